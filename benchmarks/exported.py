@@ -21,7 +21,7 @@ from transduce.files.files import read_lines
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.onnx import OnnxRuntime
 from transduce.interop.export.verify import SENTENCES
-from transduce.interop.export.vocabulary import export_vocabulary, typed_tag
+from transduce.interop.vocabulary import export_vocabulary, typed_tag
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.folder import SavedModel, find_model, load_model
 from transduce.search.engine import Job, search_all

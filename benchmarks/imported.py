@@ -24,8 +24,8 @@ from transduce.corpora.demo.corpus import demo_corpus
 from transduce.interop.export.ctranslate2 import write_model
 from transduce.interop.export.exporter import Exported
 from transduce.interop.export.verify import forced_logits
-from transduce.interop.export.vocabulary import export_vocabulary
 from transduce.interop.import_model import import_model
+from transduce.interop.vocabulary import export_vocabulary
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.folder import SavedModel, load_model
 from transduce.search.options import SearchConfig

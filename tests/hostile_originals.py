@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from transduce.interop.export.export_model import EXPORTERS
 from transduce.interop.export.exporter import Exported
-from transduce.interop.export.vocabulary import export_vocabulary
+from transduce.interop.vocabulary import export_vocabulary
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.search.options import SearchConfig
 

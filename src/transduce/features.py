@@ -163,8 +163,8 @@ FEATURES = {
     ),
     "interop": Feature(
         commands={
-            "export": "transduce.interop.export_command:export",
-            "import": "transduce.interop.import_command:import_model",
+            "export": "transduce.interop.command:export",
+            "import": "transduce.interop.command:import_model",
         },
         exporters={
             "hf": "transduce.interop.export.hf:HF",

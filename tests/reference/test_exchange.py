@@ -17,8 +17,8 @@ from toy_run import as_sets, make_toy_pairs, write_lines
 from transduce.errors import ModelError
 from transduce.interop.export.export_model import export_model
 from transduce.interop.export.verify import forced_logits
-from transduce.interop.export.vocabulary import export_vocabulary, restore_vocabulary
 from transduce.interop.import_model import import_model
+from transduce.interop.vocabulary import export_vocabulary, restore_vocabulary
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import SavedModel, load_model, save_model
 from transduce.nn.positions import marian_sinusoids

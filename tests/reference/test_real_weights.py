@@ -139,7 +139,7 @@ def transformers_whisper(settings: dict[str, Any], weights: dict[str, Tensor]) -
 
 @torch.inference_mode()
 def test_whisper(tmp_path: Path) -> None:
-    from transduce.interop.ctranslate2_file import read_whisper
+    from transduce.interop.ctranslate2_file import read_ctranslate2
 
     saved, order = imported(WEIGHTS / "whisper", tmp_path / "ours")
     model = saved.model
@@ -147,7 +147,7 @@ def test_whisper(tmp_path: Path) -> None:
     assert_same_tokenizer(
         saved, order, transformers.PreTrainedTokenizerFast(tokenizer_file=str(WEIGHTS / "whisper" / "tokenizer.json"))
     )
-    theirs = transformers_whisper(*read_whisper(WEIGHTS / "whisper" / "model.bin"))
+    theirs = transformers_whisper(*read_ctranslate2(WEIGHTS / "whisper" / "model.bin"))
     samples = torch.from_numpy(read_sound(WEIGHTS / "jfk.flac"))
     samples = F.pad(samples, (0, 30 * RATE - len(samples)), value=SILENCE)
     wave = (samples - SILENCE).numpy() / 2**15

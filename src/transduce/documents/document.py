@@ -76,6 +76,12 @@ class Unit:
         )
 
 
+def text_unit(text: str, escape: Callable[[str], str], write: Callable[[list[str]], str] = "".join) -> Unit | None:
+    """The unit of a text without tags; None if it has no words."""
+    tagged = tagged_text(text)
+    return Unit([tagged], escape, write) if has_words(tagged) else None
+
+
 PlacedUnit = tuple[int, int, Unit]
 """Start and end of the part of the source that a unit replaces, and the unit."""
 

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml, has_words, tagged_text
-from transduce.documents.mixed import TAG, outer_space
+from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml, has_words, text_unit
+from transduce.documents.mixed import TAG, SpacedText, outer_space
 from transduce.documents.package import Package, read_members
 from transduce.errors import DataError
 from transduce.files.xml_source import Element, Text, parse_xml
-from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.translation.inline_tags import TaggedTextBuilder
 from transduce.translation.project_tags import project
 
 _PARTS = re.compile(r"word/(?:document|footnotes|endnotes|comments|header\d*|footer\d*)\.xml")
@@ -63,8 +63,8 @@ def _add_descriptions(source: str, splicer: Splicer, picture: Element) -> None:
     """Add the title and the alternative text of a picture or text box."""
     found = _DESCRIPTION.finditer(source, picture.start, picture.inner_start)
     for match in reversed(list(found)):
-        if has_words(tagged := tagged_text(html.unescape(match[2]))):
-            splicer.add(*match.span(2), Unit([tagged], html.escape))
+        if unit := text_unit(html.unescape(match[2]), html.escape):
+            splicer.add(*match.span(2), unit)
 
 
 class _Container(NamedTuple):
@@ -84,14 +84,6 @@ class _Kept(NamedTuple):
     """Its text, which the translator reads as a word; empty if it has none."""
 
 
-class _Piece(NamedTuple):
-    """The text between two breaks, with the white space around it."""
-
-    before: str
-    tagged: TaggedText
-    after: str
-
-
 class _Paragraph:
     """Makes the unit of a paragraph."""
 
@@ -106,7 +98,7 @@ class _Paragraph:
         """Properties of the text in each open container, of which the innermost is last."""
         self._run: str | None = None
         """Properties of the open run, if they are not those of its container."""
-        self._pieces: list[str | _Piece] = []
+        self._pieces: list[str | SpacedText] = []
         """Texts, and the source between them."""
         self._start_text()
 
@@ -116,7 +108,7 @@ class _Paragraph:
             return None
         self._add_all(self._content)
         self._end_text()
-        texts = [piece.tagged for piece in self._pieces if isinstance(piece, _Piece)]
+        texts = [piece.tagged for piece in self._pieces if isinstance(piece, SpacedText)]
         return Unit(texts, escape_xml, self._write) if texts else None
 
     def _write(self, outputs: list[str]) -> str:
@@ -127,8 +119,8 @@ class _Paragraph:
             source = source.replace(self._open(properties) + self._close, "")  # an empty run
         return source
 
-    def _in_run(self, piece: _Piece, text: str) -> str:
-        return self._open(self._formats[0]) + piece.before + text + piece.after + self._close
+    def _in_run(self, piece: SpacedText, text: str) -> str:
+        return self._open(self._formats[0]) + piece.write(text) + self._close
 
     def _open(self, properties: str) -> str:
         return f'<{self._prefix}r>{properties}<{self._prefix}t xml:space="preserve">'
@@ -261,8 +253,7 @@ class _Paragraph:
     def _end_text(self) -> None:
         self._end_run()
         tagged, text = self._builder.finish(), "".join(self._text)
-        before, after = outer_space(text)
-        piece = _Piece(before, tagged, after)
+        piece = SpacedText(*outer_space(text), tagged)
         if has_words(tagged):
             self._pieces.append(piece)
         elif text or tagged.tags:

@@ -38,10 +38,12 @@ def outer_space(text: str) -> tuple[str, str]:
     return text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
 
 
-class _Piece(NamedTuple):
+class SpacedText(NamedTuple):
+    """The text between two breaks, with the white space around it."""
+
     before: str
-    tagged: TaggedText
     after: str
+    tagged: TaggedText
     label: Label | None = None
     """If the text has a mnemonic: the text with it."""
 
@@ -71,11 +73,11 @@ class MixedText:
         lines: bool = False,
     ) -> None:
         self._source, self._splicer, self._role, self._labels, self._lines = source, splicer, role, labels, lines
-        self._pieces: list[_Piece | str] = []
+        self._pieces: list[SpacedText | str] = []
         self._start()
         self._add_all(content, outermost=True)
         self._end()
-        self.texts = [piece.tagged for piece in self._pieces if isinstance(piece, _Piece)]
+        self.texts = [piece.tagged for piece in self._pieces if isinstance(piece, SpacedText)]
         """The texts with words."""
 
     def write(self, outputs: list[str]) -> str:
@@ -148,11 +150,11 @@ class MixedText:
         before, after = outer_space(text)
         label = read_label(tagged.text) if self._labels else None
         if label and label.text != tagged.text and not tagged.tags:
-            self._pieces.append(_Piece(before, tagged_text(label.text), after, label))
+            self._pieces.append(SpacedText(before, after, tagged_text(label.text), label))
         elif label and label.mark and not label.doubles and _take_mark(tagged, label):
-            self._pieces.append(_Piece(before, tagged, after, label))
+            self._pieces.append(SpacedText(before, after, tagged, label))
         elif has_words(tagged):
-            self._pieces.append(_Piece(before, tagged, after))
+            self._pieces.append(SpacedText(before, after, tagged))
         elif text or tagged.tags:
             self._pieces.append(before + project(tagged, tagged.text, (), escape_xml) + after)
 

@@ -18,8 +18,8 @@ from transduce.documents.document import (
     decode_text,
     escape_xml,
     has_words,
-    tagged_text,
     text_document,
+    text_unit,
     unchanged,
 )
 from transduce.documents.docx import read_docx
@@ -47,9 +47,9 @@ def _read_text(data: bytes, name: str, _: ReadOptions) -> Document:
     def units() -> Iterator[PlacedUnit]:
         start = 0
         for line in source.split("\n"):
-            if has_words(text := tagged_text(line)):
+            if unit := text_unit(line, unchanged):
                 first = start + len(line) - len(line.lstrip())
-                yield first, first + len(line.strip()), Unit([text], unchanged)
+                yield first, first + len(line.strip()), unit
             start += len(line) + 1
 
     return text_document(Splicer(source, units()), encoding)
@@ -69,8 +69,8 @@ def _read_html(data: bytes, name: str, options: ReadOptions) -> Document:
         (start, end, None) for (start, end), text in zip(page.places, page.texts, strict=True) if has_words(text)
     ]
     for start, end, quote, text in attribute_texts(source):
-        if has_words(tagged := tagged_text(text)):
-            places.append((start, end, Unit([tagged], html.escape, "".join if quote else _in_quotes)))
+        if attribute := text_unit(text, html.escape, "".join if quote else _in_quotes):
+            places.append((start, end, attribute))
     for start, end, unit in sorted(places, key=lambda place: place[0], reverse=True):
         # An attribute in a text is a unit inside it, which the tags of the text then have a marker for.
         splicer.add(start, end, unit or Unit(HtmlText(splicer.raw(start, end)).texts, escape_xml))

@@ -1,4 +1,4 @@
-"""Reading CTranslate2's `model.bin` of Whisper or a Transformer: settings and weights as in a Hugging Face folder.
+"""CTranslate2's `model.bin` of Whisper or a Transformer, as settings and weights of a Hugging Face folder.
 
 The file has a version, the name and revision of the specification, the variables (name, shape, type, bytes) and the
 names of variables that are the same as another one. All integers are little-endian.
@@ -7,10 +7,11 @@ names of variables that are the same as another one. All integers are little-end
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,8 +23,22 @@ _VERSIONS = (5, 6)
 _TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
 _MAX_VARIABLES, _MAX_RANK = 100_000, 8
 _ACTIVATIONS = {0: "relu", 1: "gelu_new", 2: "swish", 3: "gelu"}
-_ATTENTION = {"self_attention": "self_attn", "attention": "encoder_attn"}
 _GELU = 3
+_WRITTEN_VERSION, _REVISION = 6, 7
+"""Of the binary format, and of the specification of Transformers."""
+LAYER_MODULES = {
+    "self_attention/linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "self_attention/linear_1": ("self_attn.out_proj",),
+    "self_attention/layer_norm": ("self_attn_layer_norm",),
+    "attention/linear_0": ("encoder_attn.q_proj",),
+    "attention/linear_1": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
+    "attention/linear_2": ("encoder_attn.out_proj",),
+    "attention/layer_norm": ("encoder_attn_layer_norm",),
+    "ffn/linear_0": ("fc1",),
+    "ffn/linear_1": ("fc2",),
+    "ffn/layer_norm": ("final_layer_norm",),
+}
+"""The modules of a layer, and what transformers calls them: several are linear layers that are one here."""
 
 
 def read_ctranslate2(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -67,6 +82,23 @@ def read_variables(path: Path) -> tuple[str, dict[str, Tensor]]:
             raise ModelError(f"{path}: {key[:60]} does not fit the variable that it belongs to")
         variables[key.removesuffix("_scale")] = weight.float() / scale.reshape(-1, *[1] * (weight.dim() - 1))
     return name, variables
+
+
+def write_variables(path: Path, name: str, variables: Mapping[str, Tensor], aliases: Mapping[str, str]) -> None:
+    """Write a model of this specification; `aliases` are names of variables that are the same as another one."""
+
+    def string(text: str) -> bytes:
+        return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
+
+    types = {dtype: number for number, dtype in _TYPES.items()}
+    content = [struct.pack("<I", _WRITTEN_VERSION), string(name), struct.pack("<II", _REVISION, len(variables))]
+    for variable, x in sorted(variables.items()):
+        array = np.ascontiguousarray(x.numpy())
+        shape = struct.pack(f"<B{x.dim()}I", x.dim(), *x.shape)
+        content += [string(variable), shape, struct.pack("<BI", types[x.dtype], array.nbytes), array.tobytes()]
+    content.append(struct.pack("<I", len(aliases)))
+    content += [string(alias) + string(original) for alias, original in sorted(aliases.items())]
+    path.write_bytes(b"".join(content))
 
 
 class _Reader:
@@ -128,21 +160,17 @@ def _transformer_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
     tables = [variables[f"{side}/position_encodings/encodings"] for side in ("encoder", "decoder")]
     if not torch.equal(*tables):
         raise ModelError("a CTranslate2 model whose encoder and decoder have different positions cannot be imported")
-    own_source = {} if torch.equal(source, embedding) else {"source_vocab_size": len(source)}
-    return (
-        _sizes(variables)
-        | own_source
-        | {
-            "model_type": "transformer",
-            "normalize_before": flag("encoder/pre_norm"),
-            "activation_function": _ACTIVATIONS[int(variables["encoder/activation"])],
-            "max_position_embeddings": len(variables["encoder/position_encodings/encodings"]),
-            "scale_embedding": _is_scaled(variables, width=embedding.shape[1]),
-            "tie_word_embeddings": torch.equal(output, embedding),
-            "start_from_zero": flag("decoder/start_from_zero_embedding"),
-            "dropout": 0.1,
-        }
-    )
+    settings = _sizes(variables) | {
+        "model_type": "transformer",
+        "normalize_before": flag("encoder/pre_norm"),
+        "activation_function": _ACTIVATIONS[int(variables["encoder/activation"])],
+        "max_position_embeddings": len(variables["encoder/position_encodings/encodings"]),
+        "scale_embedding": _is_scaled(variables, width=embedding.shape[1]),
+        "tie_word_embeddings": torch.equal(output, embedding),
+        "start_from_zero": flag("decoder/start_from_zero_embedding"),
+        "dropout": 0.1,
+    }
+    return settings if torch.equal(source, embedding) else settings | {"source_vocab_size": len(source)}
 
 
 def _is_scaled(variables: dict[str, Tensor], width: int) -> bool:
@@ -184,7 +212,6 @@ def _transformer_weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Queries, keys and values are one matrix here, and three in transformers."""
     weights = {
         "decoder.embed_tokens.weight": variables["decoder/embeddings/weight"],
         "decoder.embed_positions.weight": variables["decoder/position_encodings/encodings"],
@@ -198,28 +225,11 @@ def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
         if path == ["layer_norm"]:
             weights[f"{side}.layer_norm.{parameter}"] = x
         elif len(path) == 3 and path[0].startswith("layer_"):
-            block, part, module = path
-            layer = f"{side}.layers.{block.removeprefix('layer_')}"
-            for theirs, matrix in _module(part, module, x):
-                weights[f"{layer}.{theirs}.{parameter}"] = matrix
+            layer = f"{side}.layers.{path[0].removeprefix('layer_')}"
+            modules = LAYER_MODULES["/".join(path[1:])]
+            for module, matrix in zip(modules, x.chunk(len(modules)), strict=True):
+                weights[f"{layer}.{module}.{parameter}"] = matrix
     return {f"model.{name}": x.float() for name, x in weights.items()}
-
-
-def _module(part: str, module: str, x: Tensor) -> list[tuple[str, Tensor]]:
-    """The modules in transformers that a linear layer or a norm consists of, and their weights."""
-    if part == "ffn":
-        names = {"layer_norm": "final_layer_norm", "linear_0": "fc1", "linear_1": "fc2"}
-        return [(names[module], x)]
-    name = _ATTENTION[part]
-    if module == "layer_norm":
-        return [(f"{name}_layer_norm", x)]
-    if part == "self_attention":
-        projections = {"linear_0": "qkv"}.get(module, "")
-    else:
-        projections = {"linear_0": "q", "linear_1": "kv"}.get(module, "")
-    if not projections:
-        return [(f"{name}.out_proj", x)]
-    return [(f"{name}.{one}_proj", own) for one, own in zip(projections, x.chunk(len(projections)), strict=True)]
 
 
 _MODELS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[..., dict[str, Tensor]]]] = {

@@ -13,19 +13,36 @@ from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.models.weights_file import physical_memory
 
-_LLAMA = {
-    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+_SETTINGS = {
+    "gpt2": {
+        "n_layer": "block_count", "n_embd": "embedding_length", "n_inner": "feed_forward_length",
+        "n_head": "attention.head_count", "n_positions": "context_length",
+        "layer_norm_epsilon": "attention.layer_norm_epsilon",
+    },
+    "llama": {
+        "num_hidden_layers": "block_count", "hidden_size": "embedding_length",
+        "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
+        "max_position_embeddings": "context_length", "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    },
 }  # fmt: skip
-_GPT2 = {
-    "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj",
-    "attn_norm": "ln_1", "ffn_norm": "ln_2",
-}  # fmt: skip
-_WHOLE_MODEL = {
-    "llama": {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"},
+"""The settings of transformers, and what GGUF calls them."""
+_MODULES = {
     "gpt2": {"token_embd": "wte", "position_embd": "wpe", "output_norm": "ln_f"},
+    "llama": {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"},
 }
+_LAYERS = {"gpt2": "h", "llama": "model.layers"}
+_LAYER_MODULES = {
+    "gpt2": {
+        "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj",
+        "attn_norm": "ln_1", "ffn_norm": "ln_2",
+    },
+    "llama": {
+        "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+        "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+        "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+    },
+}  # fmt: skip
+"""The modules of GGUF, and what transformers calls them."""
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
 """Types of values in the metadata."""
@@ -103,48 +120,29 @@ def _check_metadata(content: mmap.mmap) -> None:
 
 def _settings(fields: dict[str, Any], *, tied: bool) -> dict[str, Any]:
     kind = fields.get("general.architecture")
-    if kind not in _WHOLE_MODEL:
+    if kind not in _SETTINGS:
         raise ModelError(f"GGUF models of the architecture {kind!r:.40} cannot be imported; use llama or gpt2")
     if fields.get(f"{kind}.rope.scaling.type", "none") != "none":
         raise ModelError("GGUF models with scaled rotary positions cannot be imported")
-
-    def of(name: str) -> Any:
-        return fields[f"{kind}.{name}"]
-
-    if kind == "gpt2":
-        return {
-            "model_type": "gpt2",
-            "n_layer": of("block_count"),
-            "n_embd": of("embedding_length"),
-            "n_inner": of("feed_forward_length"),
-            "n_head": of("attention.head_count"),
-            "n_positions": of("context_length"),
-            "layer_norm_epsilon": of("attention.layer_norm_epsilon"),
+    settings = {"model_type": kind, **{ours: fields[f"{kind}.{theirs}"] for ours, theirs in _SETTINGS[kind].items()}}
+    if kind == "llama":
+        settings |= {
+            "num_key_value_heads": fields.get("llama.attention.head_count_kv"),
+            "head_dim": fields.get("llama.attention.key_length"),
+            "rope_theta": fields.get("llama.rope.freq_base", 10_000.0),
+            "tie_word_embeddings": tied,
         }
-    return {
-        "model_type": "llama",
-        "num_hidden_layers": of("block_count"),
-        "hidden_size": of("embedding_length"),
-        "intermediate_size": of("feed_forward_length"),
-        "num_attention_heads": of("attention.head_count"),
-        "num_key_value_heads": fields.get("llama.attention.head_count_kv"),
-        "head_dim": fields.get("llama.attention.key_length"),
-        "max_position_embeddings": of("context_length"),
-        "rope_theta": fields.get("llama.rope.freq_base", 10_000.0),
-        "rms_norm_eps": of("attention.layer_norm_rms_epsilon"),
-        "tie_word_embeddings": tied,
-    }
+    return settings
 
 
 def _name(name: str, kind: str) -> str | None:
     """The name of a weight in transformers; None if it is not needed."""
     module, _, parameter = name.rpartition(".")
-    if module in _WHOLE_MODEL[kind]:
-        return f"{_WHOLE_MODEL[kind][module]}.{parameter}"
+    if module in _MODULES[kind]:
+        return f"{_MODULES[kind][module]}.{parameter}"
     block = module.split(".")
-    parts = _LLAMA if kind == "llama" else _GPT2
-    if len(block) == 3 and block[0] == "blk" and block[2] in parts:
-        return f"{'model.layers' if kind == 'llama' else 'h'}.{block[1]}.{parts[block[2]]}.{parameter}"
+    if len(block) == 3 and block[0] == "blk" and block[2] in _LAYER_MODULES[kind]:
+        return f"{_LAYERS[kind]}.{block[1]}.{_LAYER_MODULES[kind][block[2]]}.{parameter}"
     if name == "rope_freqs.weight":
         raise ModelError("GGUF models with scaled rotary positions cannot be imported")
     if name == "output.weight":  # of GPT-2: a copy of the embeddings

@@ -1,4 +1,4 @@
-"""Importing public weights: a Hugging Face folder, a GGUF file, or a Whisper model of CTranslate2."""
+"""Importing public weights: a Hugging Face folder, a GGUF file, a folder of CTranslate2 or Marian, or our export."""
 
 import math
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -15,30 +16,28 @@ from transduce.errors import ConfigError, ModelError
 from transduce.fast.native.shortlist import Shortlist
 from transduce.files.languages import is_language_code
 from transduce.interop.ctranslate2_file import read_ctranslate2
-from transduce.interop.export.exporter import CARD
+from transduce.interop.export.exporter import CARD, ORIGINAL_NOTES, VOCABULARY, permute_width, to_halves
 from transduce.interop.gguf_file import read_gguf
-from transduce.interop.huggingface import convert
-from transduce.interop.huggingface_weights import Converted
+from transduce.interop.huggingface import Converted, convert, opus_sinusoids
 from transduce.interop.marian_file import find_marian, read_marian
 from transduce.interop.marian_shortlist import read_marian_shortlist
-from transduce.interop.restore import original_notes, restore
 from transduce.interop.tokenizer_files import (
     ctranslate2_tokenizer,
     gguf_tokenizer,
     marian_tokenizer,
+    read_json,
     read_tokenizer,
 )
-from transduce.interop.vocabulary import reorder_vocabulary
-from transduce.interop.vocabulary_files import read_json
+from transduce.interop.vocabulary import reorder_vocabulary, restore_vocabulary
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
-from transduce.models.folder import NOTES, read_notes, save_model
+from transduce.models.folder import NOTES, read_card, read_notes, save_model
 from transduce.models.model import Model, ModelConfig
-from transduce.models.registry import create_model
+from transduce.models.registry import build_config, create_model
 from transduce.models.weights_file import physical_memory
 from transduce.nn.skip_initialization import SkipInitialization
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer, TokenOrder
+from transduce.tokenizers.imported import ImportedTokenizer, SentencePiecePair, TokenOrder
 from transduce.tokenizers.tokenizer import BOS, EOS
 
 _WEIGHTS, _INDEX, _PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
@@ -66,7 +65,6 @@ class Original:
 
     @property
     def order(self) -> TokenOrder:
-        """The order of the ids of outputs."""
         target = self.tokenizer.target
         assert isinstance(target, ImportedTokenizer)
         return target.order
@@ -90,9 +88,10 @@ def import_model(path: Path, out: Path, *, foreign: bool = False) -> None:
         original = _read(path)
         if (path / CARD).exists() and not foreign:
             _, foreign_weights = _converted(original)
-            config, weights, tokenizer, facts = restore(path, foreign_weights, original.tokenizer)
+            config, weights, tokenizer, facts = _restore(path, foreign_weights, original.tokenizer)
             model = _filled(config, weights, tokenizer.target.vocab_size)
-            original = replace(original, notes=original_notes(original.notes), shortlist=None)
+            notes = original.notes.partition(ORIGINAL_NOTES)[2].strip()
+            original = replace(original, notes=f"{notes}\n" if notes else "", shortlist=None)
         else:
             model, tokenizer = _model(original, path), original.tokenizer
             facts = _facts(original, model)
@@ -197,8 +196,10 @@ def _converted(original: Original) -> Converted:
 def _model(original: Original, path: Path) -> Model:
     order = original.order
     config, weights = _converted(original)
-    if isinstance(config, EncoderOnlyConfig) and _takes_mean(path):
-        config = replace(config, pooling="mean")
+    if isinstance(config, EncoderOnlyConfig):
+        pooling = read_json(path / "1_Pooling" / "config.json", {})  # of sentence-transformers
+        if pooling.get("pooling_mode_mean_tokens"):
+            config = replace(config, pooling="mean")
     required = config.min_parameters(len(order.originals))
     if required > (stored := sum(math.prod(x.shape) for x in weights.values())):
         raise ModelError(f"it has {stored:,} weights, but its settings require at least {required:,}")
@@ -213,11 +214,6 @@ def _filled(config: ModelConfig, weights: Mapping[str, Tensor], vocab_size: int)
         if not x.isfinite().all():
             raise ValueError(f"{name} contains values that are not finite numbers")
     return model.eval()
-
-
-def _takes_mean(folder: Path) -> bool:
-    """Whether the vector of a text is the mean of its tokens, by the file of sentence-transformers."""
-    return bool(read_json(folder / "1_Pooling" / "config.json", {}).get("pooling_mode_mean_tokens"))
 
 
 def _facts(original: Original, model: Model) -> dict[str, Any]:
@@ -262,3 +258,37 @@ def _transcription(original: Original) -> dict[str, Any]:
         "seconds": settings["max_source_positions"] // 50,
         "pad": True,
     }
+
+
+def _restore(
+    folder: Path, weights: Mapping[str, Tensor], tokenizer: ImportedTokenizer | TokenizerPair
+) -> tuple[ModelConfig, dict[str, Tensor], AnyTokenizer, dict[str, Any]]:
+    """Settings, weights, tokenizer and facts of the model that `transduce export` wrote to a folder.
+
+    The card beside it tells what it was; weights and tokenizer are those of its files as a foreign model.
+    """
+    card = read_card(folder, CARD)
+    config = build_config(card["architecture"], card["model"], str(folder / CARD))
+    if not isinstance(config, EncoderDecoderConfig):
+        raise ModelError(f"{folder / CARD}: {card['architecture']} models are not exported")
+    restored, facts = dict(weights), card["facts"]
+    if config.positions != "learned":
+        table_TD = restored.pop("embedding.positions.table_TD")
+        if torch.equal(table_TD, opus_sinusoids(*table_TD.shape)):
+            restored = permute_width(restored, to_halves(config.d_model).argsort())
+    if not config.output_bias:
+        restored.pop("output.bias_V", None)
+    markers = card["markers"]
+    for name in VOCABULARY:
+        if name in restored:
+            restored[name][:EOS] = torch.tensor(markers[name])
+    if "imported" in facts:
+        return config, restored, tokenizer, facts
+    languages = sorted({target for _, target in facts.get("directions", [])}) if facts.get("tagged") else []
+    sides = (tokenizer.source, tokenizer.target) if isinstance(tokenizer, TokenizerPair) else (tokenizer,)
+    found = []
+    for side, tags in zip(sides, (languages, []), strict=False):  # tags begin sources
+        if not isinstance(side, SentencePiecePair):
+            raise ModelError(f"{folder}: the vocabulary is not the one that was exported")
+        found.append(restore_vocabulary(side.models[0], tags))
+    return config, restored, TokenizerPair(*found) if len(found) == 2 else found[0], facts

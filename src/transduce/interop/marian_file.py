@@ -1,30 +1,35 @@
-"""Reading Marian's models of the type transformer: settings and weights as in a Hugging Face folder.
+"""Marian's models of the type transformer, as settings and weights of a Hugging Face folder.
 
-A model is an `.npz` file, or a `.bin` file, as those of Firefox Translations.
+A model is an `.npz` file, or a `.bin` file, as those of Firefox Translations. A `.bin` file is a version and the number
+of arrays; the length of name, type, rank and size in bytes of each; all names, all shapes, a gap, and the content of
+each, at a multiple of 256 bytes. A matrix of 8-bit integers is stored transposed, but for the embeddings, and a number
+at its end says what 1.0 is.
 """
 
 import json
+import math
 import re
+import struct
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
-from transduce.interop.marian_binary import read_binary
 from transduce.models.weights_file import physical_memory
 
 MODEL, BINARY_MODEL, VOCABULARY, SETTINGS = "model.npz", "model.intgemm8.bin", "vocab.spm", "special:model.yml"
 SEPARATE_VOCABULARIES = ("srcvocab.spm", "trgvocab.spm")
 EPSILON = 1e-6
 """Number that Marian's norms add to the variance."""
-ATTENTION = {"self_attn": "self", "encoder_attn": "context"}
-PROJECTIONS = {f"{name}_proj": name for name in "qkv"} | {"out_proj": "o"}
-FEED_FORWARD = {"fc1": "1", "fc2": "2"}
+_ATTENTION = {"self_attn": "self", "encoder_attn": "context"}
+_PROJECTIONS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
 """The names of modules in transformers, and what Marian calls them."""
 _LENGTH = 1024
 """Number of positions: sinusoids have no limit of their own."""
@@ -33,6 +38,14 @@ _REQUIRED = {
     "transformer-no-projection": "false", "transformer-ffn-depth": "2", "transformer-tied-layers": "[]",
 }  # fmt: skip
 """Settings with the only value that can be imported, if they are given."""
+_MAX_ARRAYS, _MAX_RANK = 100_000, 8
+_FLOATS, _INTEGERS, _INT8_MATRIX = 0x404, 0x101, 0x4101
+"""Types of arrays."""
+_ALIGNMENT = 256
+_MULTIPLIED = re.compile(r"_W\w?$|Wemb$")
+"""The names of matrices that are multiplied, which an 8-bit model has as integers."""
+_TILE = (64, 8)
+"""The rows and columns of a matrix of 8-bit integers are multiples of these."""
 
 
 def find_marian(folder: Path) -> Path | None:
@@ -49,7 +62,7 @@ def read_marian(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The settings of `config.json` and the weights with their names in transformers."""
     arrays = _read_npz(path) if path.suffix == ".npz" else read_binary(path)
     try:
-        options = parse_settings(bytes(arrays.pop(SETTINGS)).rstrip(b"\0").decode())
+        options = _parse_settings(bytes(arrays.pop(SETTINGS)).rstrip(b"\0").decode())
         settings = _settings(options, arrays)
         return settings, _weights(settings, arrays)
     except KeyError as error:
@@ -74,7 +87,7 @@ def _read_npz(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path}: not an .npz file, or damaged: {error!s:.200}") from None
 
 
-def parse_settings(text: str) -> dict[str, str]:
+def _parse_settings(text: str) -> dict[str, str]:
     """The settings of a YAML file of Marian as texts; values on further lines are joined to a list."""
     settings: dict[str, str] = {}
     name = ""
@@ -104,8 +117,8 @@ def _settings(options: dict[str, str], arrays: dict[str, Any]) -> dict[str, Any]
     if "Wpos" in arrays:
         raise ModelError("a Marian model with trained positions cannot be imported")
     source, embedding = _embedding(arrays, "encoder"), _embedding(arrays, "decoder")
-    own_source = {} if np.array_equal(source, embedding) else {"source_vocab_size": source.shape[0]}
-    return own_source | {
+    source_size = {} if np.array_equal(source, embedding) else {"source_vocab_size": source.shape[0]}
+    return source_size | {
         "model_type": "transformer",
         "vocab_size": embedding.shape[0],
         "d_model": embedding.shape[1],
@@ -141,33 +154,47 @@ def _weights(settings: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Tens
         "final_logits_bias": _tensor(bias).reshape(1, -1),
     }
 
-    def put_norm(name: str, theirs: str) -> None:
-        for kind, suffix in (("weight", "scale"), ("bias", "bias")):
-            pre = f"{theirs}_ln_{suffix}_pre"
-            weights[f"{name}.{kind}"] = _tensor(arrays[pre if pre in arrays else f"{theirs}_ln_{suffix}"]).flatten()
+    def put(name: str, theirs: str) -> None:
+        """Matrices are stored transposed, vectors as rows; the name of a norm may end in _pre."""
+        x = _tensor(arrays[f"{theirs}_pre" if f"{theirs}_pre" in arrays else theirs])
+        weights[name] = x.T if is_matrix(name) else x.flatten()
 
     for side in ("encoder", "decoder"):
         if settings["normalize_before"]:
-            put_norm(f"model.{side}.layer_norm", f"{side}_top")
+            for kind, suffix in (("weight", "scale"), ("bias", "bias")):
+                put(f"model.{side}.layer_norm.{kind}", f"{side}_top_ln_{suffix}")
         for n in range(settings[f"{side}_layers"]):
-            name, theirs = f"model.{side}.layers.{n}", f"{side}_l{n + 1}"
-            recurrent = side == "decoder" and settings["decoder_cell"] == "ssru"
-            if recurrent:
-                weights[f"{name}.self_attn.input.weight"] = _tensor(arrays[f"{theirs}_rnn_W"]).T
-                weights[f"{name}.self_attn.forget.weight"] = _tensor(arrays[f"{theirs}_rnn_Wf"]).T
-                weights[f"{name}.self_attn.forget.bias"] = _tensor(arrays[f"{theirs}_rnn_bf"]).flatten()
-                put_norm(f"{name}.self_attn_layer_norm", f"{theirs}_rnn_ffn")
-            for attention, part in list(ATTENTION.items())[recurrent : 2 if side == "decoder" else 1]:
-                for projection, letter in PROJECTIONS.items():
-                    own = f"{name}.{attention}.{projection}"
-                    weights[f"{own}.weight"] = _tensor(arrays[f"{theirs}_{part}_W{letter}"]).T
-                    weights[f"{own}.bias"] = _tensor(arrays[f"{theirs}_{part}_b{letter}"]).flatten()
-                put_norm(f"{name}.{attention}_layer_norm", f"{theirs}_{part}_Wo")
-            for layer, number in FEED_FORWARD.items():
-                weights[f"{name}.{layer}.weight"] = _tensor(arrays[f"{theirs}_ffn_W{number}"]).T
-                weights[f"{name}.{layer}.bias"] = _tensor(arrays[f"{theirs}_ffn_b{number}"]).flatten()
-            put_norm(f"{name}.final_layer_norm", f"{theirs}_ffn_ffn")
+            for name, theirs in layer_names(side, settings["decoder_cell"]).items():
+                put(f"model.{side}.layers.{n}.{name}", f"{side}_l{n + 1}_{theirs}")
     return weights
+
+
+def layer_names(side: str, decoder_cell: str) -> dict[str, str]:
+    """The weights of a layer: their names in transformers, and what Marian calls them."""
+    names: dict[str, str] = {}
+
+    def add_norm(name: str, theirs: str) -> None:
+        names.update({f"{name}.weight": f"{theirs}_ln_scale", f"{name}.bias": f"{theirs}_ln_bias"})
+
+    recurrent = side == "decoder" and decoder_cell == "ssru"
+    for attention, part in list(_ATTENTION.items())[recurrent : 2 if side == "decoder" else 1]:
+        for projection, letter in _PROJECTIONS.items():
+            names[f"{attention}.{projection}.weight"] = f"{part}_W{letter}"
+            names[f"{attention}.{projection}.bias"] = f"{part}_b{letter}"
+        add_norm(f"{attention}_layer_norm", f"{part}_Wo")
+    if recurrent:
+        names |= {"self_attn.input.weight": "rnn_W", "self_attn.forget.weight": "rnn_Wf"}
+        names["self_attn.forget.bias"] = "rnn_bf"
+        add_norm("self_attn_layer_norm", "rnn_ffn")
+    for number in (1, 2):
+        names |= {f"fc{number}.weight": f"ffn_W{number}", f"fc{number}.bias": f"ffn_b{number}"}
+    add_norm("final_layer_norm", "ffn_ffn")
+    return names
+
+
+def is_matrix(name: str) -> bool:
+    """Whether a weight of a layer, by its name in transformers, is a matrix, not a vector."""
+    return name.endswith(".weight") and "layer_norm" not in name
 
 
 def _tensor(array: Any) -> Tensor:
@@ -197,3 +224,86 @@ def _unquoted(token: str) -> str:
         except ValueError:
             return token[1:-1]
     return token[1:-1].replace("''", "'") if len(token) > 1 and token[0] == token[-1] == "'" else token
+
+
+def read_binary(path: Path) -> dict[str, Any]:
+    """The arrays of a file, which is untrusted; matrices of 8-bit integers as floats."""
+    require_file(path, physical_memory() // 8, "this machine has memory for")
+    content = path.read_bytes()
+    at = 0
+
+    def take(size: int) -> bytes:
+        nonlocal at
+        if len(content) - at < size:
+            raise ValueError("it ends too early")
+        at += size
+        return content[at - size : at]
+
+    def numbers(code: str, count: int) -> tuple[int, ...]:
+        layout = f"<{count}{code}"
+        return struct.unpack(layout, take(struct.calcsize(layout)))
+
+    try:
+        version, count = numbers("Q", 2)
+        if version != 1 or count > _MAX_ARRAYS:
+            raise ValueError(f"version {version} with {count:,} arrays")
+        headers = [numbers("Q", 4) for _ in range(count)]
+        if deep := [rank for _, _, rank, _ in headers if rank > _MAX_RANK]:
+            raise ValueError(f"an array has {deep[0]:,} dimensions")
+        names = [take(length)[:-1].decode() for length, *_ in headers]
+        shapes = [numbers("i", rank) for _, _, rank, _ in headers]
+        take(*numbers("Q", 1))  # a gap
+        arrays = {
+            name: _stored_array(name, kind, shape, take(size))
+            for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True)
+        }
+    except (ValueError, struct.error, KeyError, UnicodeDecodeError, MemoryError) as error:
+        raise ModelError(f"{path}: not a binary model of Marian, or damaged: {error}") from None
+    return arrays
+
+
+def _stored_array(name: str, kind: int, shape: tuple[int, ...], content: bytes) -> Any:
+    if kind == _INTEGERS:
+        return np.frombuffer(content, np.int8)
+    size = math.prod(shape)
+    if min(shape, default=0) < 1 or size > len(content):
+        raise ValueError(f"{name:.60} has the shape {shape}")
+    if kind == _FLOATS:
+        return np.frombuffer(content, np.float32, size).reshape(shape)
+    if kind != _INT8_MATRIX or len(shape) != 2:
+        raise ValueError(f"{name:.60} is of the type {kind:#x}")
+    integers = np.frombuffer(content, np.int8, size)
+    scale = np.frombuffer(content, np.float32, 1, size)[0]
+    if not 0 < scale < np.inf:
+        raise ValueError(f"{name:.60} has the scale {scale}")
+    rows = integers.reshape(shape) if name.endswith("Wemb") else integers.reshape(shape[::-1]).T
+    return rows.astype(np.float32) / scale
+
+
+def write_binary(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write an 8-bit model. Arrays of integers, which are texts, stay as they are, and so do vectors."""
+    stored = [(name, array.shape, *_content(name, array)) for name, array in sorted(arrays.items())]
+    header = [struct.pack("<2Q", 1, len(stored))]
+    header += [struct.pack("<4Q", len(name.encode()) + 1, kind, len(shape), len(x)) for name, shape, kind, x in stored]
+    header += [name.encode() + b"\0" for name, *_ in stored]
+    header += [struct.pack(f"<{len(shape)}i", *shape) for _, shape, *_ in stored]
+    gap = -(sum(map(len, header)) + 8) % _ALIGNMENT
+    path.write_bytes(b"".join([*header, struct.pack("<Q", gap), bytes(gap), *(x for *_, x in stored)]))
+
+
+def _content(name: str, array: npt.NDArray[Any]) -> tuple[int, bytes]:
+    """The type of an array in a file, and its content."""
+    if array.dtype == np.int8:
+        return _INTEGERS, array.tobytes()  # the last one by name, so that it need not be aligned
+    kind, content = _FLOATS, array.astype(np.float32).tobytes()
+    if _MULTIPLIED.search(name):
+        matrix = array if name.endswith("Wemb") else array.T  # (outputs, inputs)
+        if matrix.shape[1] % _TILE[0] or matrix.shape[0] % _TILE[1]:
+            raise ModelError(
+                f"8-bit products of Marian need inputs in multiples of {_TILE[0]} and outputs in multiples of "
+                f"{_TILE[1]}; {name} has {matrix.shape[1]} and {matrix.shape[0]} (model.d_model, model.d_ff and "
+                "tokenizer.vocab_size decide)"
+            )
+        scale = np.float32(127 / max(float(np.abs(matrix).max()), 1e-30))
+        kind, content = _INT8_MATRIX, np.rint(matrix * scale).astype(np.int8).tobytes() + scale.tobytes()
+    return kind, content + bytes(-len(content) % _ALIGNMENT)

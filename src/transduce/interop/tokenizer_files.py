@@ -1,22 +1,24 @@
-"""Reading the tokenizers of other toolkits, and finding the tokens that play the roles of our markers."""
+"""Reading the vocabularies of other toolkits, and finding the tokens that play the roles of our markers."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.interop.marian_file import read_vocabulary
-from transduce.interop.tokenizer_json import byte_level_bpe, markers_only, word_piece
-from transduce.interop.vocabulary_files import read_bytes, read_ids, read_json, read_list
 from transduce.tokenizers.any_tokenizer import TokenizerPair
 from transduce.tokenizers.imported import (
     ImportedTokenizer,
     LibraryTokenizer,
     SentencePiecePair,
     TokenOrder,
+    import_tokenizers,
     parse_tokenizer,
 )
+from transduce.tokenizers.tokenizer import Tokenizer
 
 _MAX_SENTINELS = 1 << 16
 _END_OF_DOCUMENT = "<|endoftext|>"
@@ -34,6 +36,12 @@ _SIDES = (r"src|source", r"trg|tgt|target")
 
 FindToken = Callable[[str], int | None]
 """The id of a token by its text."""
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How the tokenizer of Llama 3 splits a text into words."""
+_MAX_BYTES = 1 << 26
 
 
 def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> ImportedTokenizer | TokenizerPair:
@@ -41,27 +49,27 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
     kind, options = settings["model_type"], read_json(folder / "tokenizer_config.json", {})
     names = _names(kind, options, read_json(folder / "special_tokens_map.json", {}))
     if kind == "vit":
-        return markers_only()
+        return _markers_only()
     if (folder / "source.spm").exists():
-        vocabulary = read_ids(folder / "vocab.json")
+        vocabulary = _read_ids(folder / "vocab.json")
         if settings.get("share_encoder_decoder_embeddings", True):
-            return _pair(folder, ("source.spm", "target.spm"), list(vocabulary), settings, names)
-        own = folder / "target_vocab.json"
-        lists = list(vocabulary), list(read_ids(own) if own.exists() else vocabulary)
+            return _shared_vocabulary(folder, ("source.spm", "target.spm"), list(vocabulary), settings, names)
+        target = folder / "target_vocab.json"
+        lists = list(vocabulary), list(_read_ids(target) if target.exists() else vocabulary)
         sizes = settings["vocab_size"], settings.get("decoder_vocab_size") or settings["vocab_size"]
-        return _two(folder, ("source.spm", "target.spm"), lists, sizes, settings, names)
+        return _separate_vocabularies(folder, ("source.spm", "target.spm"), lists, sizes, settings, names)
     if (folder / "tokenizer.json").exists():
         text = read_bytes(folder / "tokenizer.json").decode(errors="replace")
     elif (folder / "vocab.txt").exists():
         tokens = read_bytes(folder / "vocab.txt").decode(errors="replace").split("\n")
-        text = word_piece(tokens, options, _NAMES["bert"].values())
+        text = _word_piece(tokens, options, _NAMES["bert"].values())
     elif (folder / "merges.txt").exists():
-        vocabulary = read_ids(folder / "vocab.json")
+        vocabulary = _read_ids(folder / "vocab.json")
         lines = read_bytes(folder / "merges.txt").decode(errors="replace").splitlines()
         merges = [line for line in lines if line and not line.startswith("#version")]
-        text = byte_level_bpe(vocabulary, merges, {name: True for name in names.values() if name in vocabulary})
+        text = _byte_level_bpe(vocabulary, merges, {name: True for name in names.values() if name in vocabulary})
     elif (folder / "spiece.model").exists():
-        return _pair(folder, ("spiece.model", "spiece.model"), None, settings, names)
+        return _shared_vocabulary(folder, ("spiece.model", "spiece.model"), None, settings, names)
     else:
         raise ModelError(
             f"{folder}: no vocabulary; it needs tokenizer.json, vocab.txt, vocab.json and merges.txt, spiece.model, or "
@@ -72,7 +80,7 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
     except ValueError as error:
         raise ModelError(f"{folder / 'tokenizer.json'}: {error}") from None
     begins = tokenizer.encode("").ids[:1] != []
-    order = TokenOrder(markers(settings, names, tokenizer.token_to_id, size, begins=begins), size)
+    order = TokenOrder(_markers(settings, names, tokenizer.token_to_id, size, begins=begins), size)
     return LibraryTokenizer(text, order, _before(kind, names, tokenizer.token_to_id, order))
 
 
@@ -90,11 +98,11 @@ def ctranslate2_tokenizer(
     names = {**_DEFAULT_NAMES, **names}
     shared = _listed(folder, "shared")
     if "source_vocab_size" not in settings:
-        return _pair(folder, files, read_list(shared), settings, names)
+        return _shared_vocabulary(folder, files, _read_list(shared), settings, names)
     paths = [shared] * 2 if shared.exists() else [_listed(folder, kind) for kind in ("source", "target")]
-    lists = [read_list(path) for path in paths]
+    lists = [_read_list(path) for path in paths]
     sizes = settings["source_vocab_size"], settings["vocab_size"]
-    return _two(folder, files, (lists[0], lists[1]), sizes, settings, names)
+    return _separate_vocabularies(folder, files, (lists[0], lists[1]), sizes, settings, names)
 
 
 def _listed(folder: Path, kind: str) -> Path:
@@ -108,31 +116,31 @@ def marian_tokenizer(folder: Path, settings: Mapping[str, Any]) -> ImportedToken
 
     If source and target have vocabularies of their own, the names of the files tell whose they are.
     """
-    from transduce.tokenizers.tokenizer import Tokenizer
-
     lists, roles = sorted(folder.glob("*vocab*.yml")), {**_DEFAULT_NAMES, "decoder_start": "<s>"}
     if "source_vocab_size" in settings:
-        spm, yml = _sides(folder.glob("*.spm")), _sides(lists)
+        spm, yml = _source_and_target(folder.glob("*.spm")), _source_and_target(lists)
         if spm is None or (lists and yml is None):
             raise ModelError(
                 f"{folder}: source and target of this model have vocabularies of their own; the folder needs a file "
                 "srcvocab.spm and a file trgvocab.spm, or source.spm, target.spm, source.vocab.yml, target.vocab.yml"
             )
-        own = [read_vocabulary(path) for path in yml] if yml else [Tokenizer.load(path).names for path in spm]
+        tokens = [read_vocabulary(path) for path in yml] if yml else [Tokenizer.load(path).names for path in spm]
         sizes = settings["source_vocab_size"], settings["vocab_size"]
-        return _two(folder, (spm[0].name, spm[1].name), (own[0], own[1]), sizes, settings, roles)
+        return _separate_vocabularies(
+            folder, (spm[0].name, spm[1].name), (tokens[0], tokens[1]), sizes, settings, roles
+        )
     if len(lists) == 1 and (folder / "source.spm").exists():
-        return _pair(folder, ("source.spm", "target.spm"), read_vocabulary(lists[0]), settings, roles)
+        return _shared_vocabulary(folder, ("source.spm", "target.spm"), read_vocabulary(lists[0]), settings, roles)
     models = sorted(folder.glob("*.spm"))
     if len(models) != 1:
         raise ModelError(
             f"{folder}: no vocabulary; it needs one .spm file, or source.spm, target.spm and a file named *vocab*.yml"
         )
     names = Tokenizer.load(models[0]).names
-    return _pair(folder, (models[0].name, models[0].name), names, settings, roles)
+    return _shared_vocabulary(folder, (models[0].name, models[0].name), names, settings, roles)
 
 
-def markers(
+def _markers(
     settings: Mapping[str, Any], names: Mapping[str, str], find: FindToken, size: int, *, begins: bool
 ) -> tuple[int, int, int, int]:
     """The ids of the tokens that play the roles of PAD, UNK, BOS and EOS; `begins`: the tokenizer adds a BOS.
@@ -159,8 +167,8 @@ def markers(
         bos = bos if bos is not None else eos if kind == "bart" else of_role("pad")
     if eos is None:
         raise ModelError("config.json: the model has no end marker (eos_token_id)")
-    pad, unk = of_role("pad"), of_role("unk")
-    return tuple(eos if one is None else one for one in (pad, unk, bos, eos))  # type: ignore[return-value]
+    pad, unk, bos = (eos if token is None else token for token in (of_role("pad"), of_role("unk"), bos))
+    return pad, unk, bos, eos
 
 
 def gguf_tokenizer(fields: Mapping[str, Any], settings: Mapping[str, Any]) -> ImportedTokenizer:
@@ -175,11 +183,11 @@ def gguf_tokenizer(fields: Mapping[str, Any], settings: Mapping[str, Any]) -> Im
     vocabulary = {token: number for number, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):
         raise ModelError("the GGUF vocabulary has a token twice")
-    text = byte_level_bpe(vocabulary, merges, added, fields.get("tokenizer.ggml.pre", "default"))
+    text = _byte_level_bpe(vocabulary, merges, added, fields.get("tokenizer.ggml.pre", "default"))
     roles = {"pad": "padding", "unk": "unknown", "bos": "bos", "eos": "eos"}
     ids = {f"{ours}_token_id": fields.get(f"tokenizer.ggml.{theirs}_token_id") for ours, theirs in roles.items()}
     begins = bool(fields.get("tokenizer.ggml.add_bos_token"))
-    found = markers({**settings, **ids}, {}, vocabulary.get, len(tokens), begins=begins)
+    found = _markers({**settings, **ids}, {}, vocabulary.get, len(tokens), begins=begins)
     return LibraryTokenizer(text, TokenOrder(found, len(tokens)))
 
 
@@ -201,7 +209,7 @@ def _before(kind: str, names: Mapping[str, str], find: FindToken, order: TokenOr
     return [] if token is None else [order.ids[token]]
 
 
-def _pair(
+def _shared_vocabulary(
     folder: Path,
     files: tuple[str, str],
     pieces: Sequence[str] | None,
@@ -212,20 +220,18 @@ def _pair(
     source, target = (read_bytes(folder / name) for name in files)
     size = settings["vocab_size"]
     if pieces is None:
-        from transduce.tokenizers.tokenizer import Tokenizer
-
-        own = Tokenizer.load(folder / files[0])
-        pieces = own.pieces(range(own.vocab_size))
+        tokenizer = Tokenizer.load(folder / files[0])
+        pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         sentinels = settings.get("extra_ids", 100)
         if sentinels > (most := min(size, _MAX_SENTINELS)):
             raise ModelError(f"config.json: {sentinels:,} sentinels (extra_ids) are more than the {most:,} allowed")
         pieces = [*pieces, *(f"<extra_id_{sentinels - 1 - n}>" for n in range(sentinels))]
     ids = {piece: number for number, piece in enumerate(pieces)}
-    order = TokenOrder(markers(settings, names, ids.get, size, begins=False), size)
+    order = TokenOrder(_markers(settings, names, ids.get, size, begins=False), size)
     return SentencePiecePair(source, target, pieces, order)
 
 
-def _two(
+def _separate_vocabularies(
     folder: Path,
     files: tuple[str, str],
     lists: tuple[Sequence[str], Sequence[str]],
@@ -240,14 +246,116 @@ def _two(
     of_source = {"model_type": settings["model_type"], "vocab_size": sizes[0]}
     of_target = {**settings, "vocab_size": sizes[1]}
     source, target = (
-        _pair(folder, (file, file), pieces, own, names)
-        for file, pieces, own in zip(files, lists, (of_source, of_target), strict=True)
+        _shared_vocabulary(folder, (file, file), pieces, side, names)
+        for file, pieces, side in zip(files, lists, (of_source, of_target), strict=True)
     )
     return TokenizerPair(source, target)
 
 
-def _sides(paths: Iterable[Path]) -> tuple[Path, Path] | None:
+def _source_and_target(paths: Iterable[Path]) -> tuple[Path, Path] | None:
     """The file of the source and that of the target, by their names; None unless there is one of each."""
     found = list(paths)
     source, target = ([path for path in found if re.search(side, path.name)] for side in _SIDES)
     return (source[0], target[0]) if len(source) == len(target) == 1 else None
+
+
+def _word_piece(tokens: Sequence[str], options: Mapping[str, Any], special: Iterable[str]) -> str:
+    """The `tokenizer.json` of BERT's `vocab.txt`; `special` tokens are recognized as a whole."""
+    library = import_tokenizers()
+    tokens = [token.rstrip("\r") for token in tokens]
+    vocabulary = {token: number for number, token in enumerate(tokens) if token}
+    tokenizer = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = library.normalizers.BertNormalizer(
+        lowercase=bool(options.get("do_lower_case", True)),
+        strip_accents=options.get("strip_accents"),
+        handle_chinese_chars=bool(options.get("tokenize_chinese_chars", True)),
+    )
+    tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = library.decoders.WordPiece("##", True)
+    tokenizer.add_special_tokens([*special, "[MASK]"])
+    return str(tokenizer.to_str())
+
+
+def _byte_level_bpe(
+    vocabulary: Mapping[str, int], merges: Sequence[str], added: Mapping[str, bool], split: str = "gpt-2"
+) -> str:
+    """The `tokenizer.json` of byte-level BPE (GPT-2).
+
+    `added` are tokens that are recognized as a whole, and whether they are special; `split` is GGUF's name of the way
+    in which a text is split into words.
+    """
+    library = import_tokenizers()
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    try:
+        model = library.models.BPE(dict(vocabulary), pairs, ignore_merges=split == "llama-bpe")
+    except Exception as error:  # the library raises no other type
+        raise ModelError(f"the merges do not fit the vocabulary: {error}") from None
+    tokenizer, before = library.Tokenizer(model), library.pre_tokenizers
+    byte_level = before.ByteLevel(add_prefix_space=False)
+    ways = {
+        "default": byte_level,
+        "gpt-2": byte_level,
+        "smollm": before.Sequence([before.Digits(individual_digits=True), byte_level]),
+        "llama-bpe": before.Sequence([
+            before.Split(library.Regex(_LLAMA3), "isolated"), before.ByteLevel(add_prefix_space=False, use_regex=False)
+        ]),
+    }  # fmt: skip
+    if split not in ways:
+        raise ModelError(f"a vocabulary that splits texts like {split!r:.40} cannot be imported; use {', '.join(ways)}")
+    tokenizer.pre_tokenizer, tokenizer.decoder = ways[split], library.decoders.ByteLevel()
+    tokenizer.add_special_tokens([token for token, special in added.items() if special])
+    tokenizer.add_tokens([token for token, special in added.items() if not special])
+    return str(tokenizer.to_str())
+
+
+def _markers_only() -> LibraryTokenizer:
+    """The vocabulary of a model without text."""
+    library = import_tokenizers()
+    names = ["<pad>", "<unk>", "<s>", "</s>"]
+    model = library.models.WordLevel({name: number for number, name in enumerate(names)}, unk_token="<unk>")
+    return LibraryTokenizer(library.Tokenizer(model).to_str(), TokenOrder((0, 1, 2, 3), 4))
+
+
+def read_json(path: Path, default: Any = None) -> Any:
+    """The object in a JSON file; the default, if there is one, for a missing file."""
+    if default is not None and not path.exists():
+        return default
+    content = _parse_json(path)
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not a JSON object")
+    return content
+
+
+def _parse_json(path: Path) -> Any:
+    try:
+        return json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not JSON: {error}") from None
+
+
+def _read_list(path: Path) -> list[str]:
+    """The texts in a JSON list, or the lines of a `.txt` file."""
+    if path.suffix == ".txt":
+        try:
+            return read_bytes(path).decode().removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{path}: not UTF-8: {error}") from None
+    content = _parse_json(path)
+    if not isinstance(content, list) or not all(isinstance(text, str) for text in content):
+        raise ModelError(f"{path}: not a list of texts")
+    return content
+
+
+def _read_ids(path: Path) -> dict[str, int]:
+    """The tokens of a `vocab.json`, in the order of their ids."""
+    vocabulary = read_json(path)
+    by_id = {number: token for token, number in vocabulary.items() if isinstance(number, int)}
+    if by_id.keys() != set(range(len(vocabulary))):
+        raise ModelError(f"{path}: the ids of its tokens are not 0, 1, 2 and so on")
+    return {by_id[number]: number for number in range(len(by_id))}
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, which may not be larger than vocabularies are."""
+    require_file(path, _MAX_BYTES, "such a file can have")
+    return path.read_bytes()

@@ -23,18 +23,22 @@ from transduce.corpora.demo.corpus import (
     word_forms,
     write_demo_corpus,
 )
-from transduce.corpora.demo.grammar import (
-    DETERMINERS,
-    NAMES,
-    PRONOUNS,
-    Clause,
-    NounPhrase,
-    Phrase,
-    SentenceStructure,
-)
+from transduce.corpora.demo.grammar import Clause, NounPhrase, Phrase, SentenceStructure
 from transduce.corpora.demo.grammar import english as in_english
 from transduce.corpora.demo.grammar import german as in_german
-from transduce.corpora.demo.lexicon import ADJECTIVES, COPULA, NOUNS, PLACES, TIMES, VERBS, Adverb, Verb
+from transduce.corpora.demo.lexicon import (
+    ADJECTIVES,
+    COPULA,
+    DETERMINERS,
+    NAMES,
+    NOUNS,
+    PLACES,
+    PRONOUNS,
+    TIMES,
+    VERBS,
+    Adverb,
+    Verb,
+)
 
 
 @cache

@@ -47,7 +47,6 @@ def examine(corpus: Corpus, held_out: Corpus, output: Path | None, log: Callable
 
 
 def _check_keys(scan: CorpusScan, held_out: CorpusScan | None, findings: Findings) -> None:
-    """Flag duplicates and leaks."""
     flags = findings.flags
     repeated = occurred_before(pair_keys(scan.src, scan.tgt))
     flags["duplicate"] = occurred_before(scan.exact)

@@ -71,7 +71,6 @@ class SideScripts:
 
 
 def _letters(text: str) -> Counter[str]:
-    """The number of letters of each script."""
     letters = Counter[str]()
     for char, count in Counter(text).items():
         if name := script(char):
@@ -128,7 +127,7 @@ def _characters(texts: Sequence[str]) -> NDArray[np.uint32]:
     return np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
 
 
-class LanguageModel:
+class TrigramModel:
     """A character trigram model of each half of a sample, with which the texts of the other half are judged.
 
     A model that was trained on a text finds it more likely than other text of the same language, so it could not tell
@@ -147,7 +146,6 @@ class LanguageModel:
             usual = self.deviations(everything, log_likelihood) > _USUAL
 
     def log_likelihood(self, numbers: Numbers, trigrams: Trigrams) -> Floats:
-        """The log-likelihood of each text, in nats."""
         return trigrams.sums(self._log_probabilities, numbers % 2)
 
     def deviations(self, trigrams: Trigrams, log_likelihood: Floats) -> Floats:
@@ -203,15 +201,12 @@ class WrongLanguage(NamedTuple):
     tgt_is_foreign: Flags
 
     def any(self) -> Flags:
-        """Flags pairs in which at least one side is in a wrong language."""
         return self.src_is_tgt | self.tgt_is_src | self.src_is_foreign | self.tgt_is_foreign
 
 
 class Side(NamedTuple):
-    """What is known of the language of one side."""
-
     scripts: SideScripts
-    model: LanguageModel
+    model: TrigramModel
 
 
 class LanguageDetector:
@@ -223,7 +218,7 @@ class LanguageDetector:
         wrong = np.any([*src.wrong(sources, tgt), *tgt.wrong(targets, src)], axis=0)
         right = np.flatnonzero(~wrong).tolist()
         self._src, self._tgt = (
-            Side(scripts, LanguageModel(self._alphabet, numbers[right], [texts[n] for n in right]))
+            Side(scripts, TrigramModel(self._alphabet, numbers[right], [texts[n] for n in right]))
             for scripts, texts in ((src, sources), (tgt, targets))
         )
 
@@ -233,12 +228,13 @@ class LanguageDetector:
         tgt_is_src, tgt_is_foreign = self._classify(numbers, targets, self._tgt, self._src)
         return WrongLanguage(src_is_tgt, tgt_is_src, src_is_foreign, tgt_is_foreign)
 
-    def _classify(self, numbers: Numbers, texts: Sequence[str], own: Side, other: Side) -> tuple[Flags, Flags]:
-        other_script, foreign_script = own.scripts.wrong(texts, other.scripts)
+    def _classify(self, numbers: Numbers, texts: Sequence[str], side: Side, other: Side) -> tuple[Flags, Flags]:
+        other_script, foreign_script = side.scripts.wrong(texts, other.scripts)
         trigrams = self._alphabet.trigrams(texts)
-        by_own, by_other = (side.model.log_likelihood(numbers, trigrams) for side in (own, other))
-        likelier = other_script | (by_other - by_own > OTHER)
+        likelihood = side.model.log_likelihood(numbers, trigrams)
+        by_other = other.model.log_likelihood(numbers, trigrams)
+        likelier = other_script | (by_other - likelihood > OTHER)
         plausible = other.model.deviations(trigrams, by_other) > _PLAUSIBLE
         is_other = likelier & plausible & ~foreign_script
-        is_foreign = foreign_script | likelier | own.model.is_foreign(numbers, trigrams, by_own)
+        is_foreign = foreign_script | likelier | side.model.is_foreign(numbers, trigrams, likelihood)
         return is_other, is_foreign & ~is_other

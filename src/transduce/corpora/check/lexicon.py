@@ -54,7 +54,6 @@ _SPACING = _Spacing()
 
 
 def words(text: str) -> Words:
-    """The words of a text, in lower case."""
     return text.casefold().translate(_SPACING).split()
 
 
@@ -76,7 +75,6 @@ class Vocabulary:
         return len(self._ids)
 
     def ids(self, texts: Sequence[Words]) -> WordIds:
-        """The ids of the known words of all texts."""
         find = self._ids.get
         known = [[n for word in text if (n := find(word[:_STEM])) is not None][:_MAX_WORDS] for text in texts]
         counts = np.fromiter(map(len, known), np.int64, len(known))
@@ -95,7 +93,6 @@ class WordPairs(NamedTuple):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of word pairs of each target word."""
         return np.diff(self.starts, append=len(self.source))
 
 

@@ -19,8 +19,6 @@ _WIDTH = 100  # characters of a text that are shown
 
 @dataclass(frozen=True)
 class Issue:
-    """One type of issue."""
-
     name: str
     description: str
     """What such pairs have in common; in the report it follows their number."""
@@ -117,7 +115,7 @@ class ShownExample:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReportedIssue:
     """All pairs with one issue."""
 
     issue: str
@@ -158,7 +156,7 @@ class Report:
     unusable: list[str]
     """The lines that could not be read, one entry for each reason."""
     against: list[HeldOutFile]
-    findings: list[Finding]
+    findings: list[ReportedIssue]
     shifts: list[ShiftedLines]
     notes: list[str]
     passing: int
@@ -187,7 +185,6 @@ def make_report(results: CheckResults) -> Report:
 
 
 def _faults(findings: Findings) -> list[str]:
-    """The reasons why a corpus is not fit to train on."""
     leaked, shifted, errors = findings.count(*LEAKS), findings.count(SHIFTED), findings.count(*ERRORS)
     return [
         *([f"text of the --against set is in {leaked:,} of its pairs"] if leaked else []),
@@ -204,7 +201,7 @@ def _verdict(faults: list[str], left_out: int) -> str:
     return "fit to train on"
 
 
-def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findings: Findings) -> Finding:
+def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findings: Findings) -> ReportedIssue:
     pairs = findings.count(issue)
     matches = _matches(issue.name, scan, held_out)
     examples = []
@@ -215,7 +212,7 @@ def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findin
             file, line = matching_scan.place(int(np.argmax(matching_keys == keys[number])))
             same_as = f"line {line}" if matching_scan is scan and len(scan.corpus) == 1 else f"{file}, line {line}"
         examples.append(ShownExample(*scan.place(number), source, target, same_as))
-    return Finding(
+    return ReportedIssue(
         issue.name, pairs, pairs / len(scan), issue.description, issue.remedy, issue.left_out, examples
     )  # fmt: skip
 
@@ -259,7 +256,7 @@ def format_report(report: Report) -> Iterator[str]:
     yield report.verdict
 
 
-def _finding_lines(finding: Finding, shifts: list[ShiftedLines]) -> Iterator[str]:
+def _finding_lines(finding: ReportedIssue, shifts: list[ShiftedLines]) -> Iterator[str]:
     share = f"{finding.share:.2%}" if finding.share >= 0.0001 else f"{finding.share:.4%}"
     yield f"{count_pairs(finding.pairs)} ({share}) {finding.description}"
     for shift in shifts:

@@ -53,7 +53,6 @@ class CorpusScan:
 
 
 def scan_corpus(corpus: Corpus) -> CorpusScan:
-    """Read all files once."""
     report, sample = ReadReport(), Reservoir[NumberedPair](SAMPLE)
     columns = [array(code) for code in "iiQQQdd"]
     for number, (source, target, entry, line) in enumerate(read_placed_pairs(corpus, report)):

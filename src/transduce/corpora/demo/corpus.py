@@ -14,9 +14,18 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from transduce.corpora.demo import grammar, lexicon
-from transduce.corpora.demo.grammar import Clause, NounPhrase, Phrase, Pronoun, SentenceStructure
-from transduce.corpora.demo.lexicon import Adjective, Adverb, Noun
+import transduce.corpora.demo.lexicon as lexicon
+from transduce.corpora.demo.grammar import (
+    Clause,
+    NounPhrase,
+    Phrase,
+    SentenceStructure,
+    english,
+    german,
+    is_definite,
+    person,
+)
+from transduce.corpora.demo.lexicon import THIRD, Adjective, Adverb, Noun, Pronoun
 
 Pair = tuple[str, str]
 
@@ -26,13 +35,11 @@ _SEEN_OFTEN = 5  # times that train contains each word form of valid and test
 _MAX_DRAWS_PER_SENTENCE = 200  # far more than needed: only a train set too small to hold the words fails
 
 _THAT_OR_IF = [
-    (lexicon.SAY, False, "that"),
-    (lexicon.THINK, False, "that"),
-    (lexicon.KNOW, False, "that"),
-    (lexicon.HEAR, False, "that"),
+    *((verb, False, "that") for verb in (lexicon.SAY, lexicon.THINK, lexicon.KNOW, lexicon.HEAR)),
     (lexicon.ASK, False, "if"),
     (lexicon.KNOW, True, "if"),
 ]
+"""Verbs before a clause, whether they are negated, and the conjunction."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,6 @@ def is_held_out(first: str, second: str) -> bool:
 
 
 def has_held_out(sentence: SentenceStructure) -> bool:
-    """Whether a sentence contains a held-out combination."""
     return any(is_held_out(*combination) for combination in combinations(sentence))
 
 
@@ -120,7 +126,7 @@ def _repeats_itself(sentence: SentenceStructure) -> bool:
     for phrase in _phrases(sentence):
         if isinstance(phrase, NounPhrase):
             words.append(phrase.noun.english)
-        elif phrase in grammar.NAMES:
+        elif phrase in lexicon.NAMES:
             words.append(phrase.subject)
     return len(set(words)) < len(words)
 
@@ -133,7 +139,7 @@ def _take(count: int, stream: Iterator[SentenceStructure], seen: set[str], words
         sentence = next(draws, None)
         if sentence is None:
             raise ValueError("the training set is too small to contain the words of the other sets")
-        pair = grammar.english(sentence), grammar.german(sentence)
+        pair = english(sentence), german(sentence)
         is_known = words is None or words.issuperset(word_forms(pair))
         if is_known and seen.isdisjoint(pair) and len(pair[0].split()) in _WORDS:
             seen.update(pair)
@@ -163,8 +169,6 @@ def _share(left: str, right: str) -> bool:
 
 
 class _Sampler:
-    """Draws random sentences that make some sense."""
-
     def __init__(self, rng: Random) -> None:
         self._rng = rng
 
@@ -219,14 +223,14 @@ class _Sampler:
     def _action(self) -> Clause:
         verb = self._rng.choice(lexicon.VERBS)
         is_state = verb.adjuncts == "state"
-        modal = "" if is_state or self._chance(75) else self._rng.choice(list(grammar.MODALS))
+        modal = "" if is_state or self._chance(75) else self._rng.choice(list(lexicon.MODALS))
         negated = self._chance(18) and modal != "must"  # for "must not" is not "muss nicht"
         tense = "past" if modal in ("", "want") and self._chance(40) else "present"
         # Only a direct object can say "kein", so that other negated phrases are definite.
         is_direct = verb.frame in ("acc", "dat+acc")
         obj = self._phrase(verb.objects, definite=negated and not is_direct) if verb.frame else None
         # Between an object and a place, "nicht" would stress the place.
-        has_nicht = negated and not (is_direct and obj and not grammar.is_definite(obj))
+        has_nicht = negated and not (is_direct and obj and not is_definite(obj))
         takes_place = verb.adjuncts and not is_state and not (obj and has_nicht)
         time = None if is_state or self._chance(55) else self._time(modal, tense, negated)
         return Clause(
@@ -253,9 +257,8 @@ class _Sampler:
         return replace(self._noun_phrase(tags, definite=self._chance(80)), plural=False)
 
     def _phrase(self, tags: str, definite: bool = False) -> Phrase:
-        """Draws someone or something with one of the tags."""
         if "person" in tags.split() and self._chance(40):
-            return self._rng.choice(grammar.NAMES if self._chance(30) else grammar.PRONOUNS)
+            return self._rng.choice(lexicon.NAMES if self._chance(30) else lexicon.PRONOUNS)
         return self._noun_phrase(tags, definite)
 
     def _noun_phrase(self, tags: str, definite: bool) -> NounPhrase:
@@ -273,7 +276,7 @@ def _is_coherent(clause: Clause) -> bool:
     """Rules out "I see me", "we help me", and pasts that look like presents, as in "they read"."""
     phrases = (clause.subject, clause.object, clause.recipient)
     people = [phrase.subject.replace("we", "I") for phrase in phrases if isinstance(phrase, Pronoun)]
-    shows_tense = clause.verb.base != clause.verb.past or grammar.person(clause.subject) == grammar.THIRD
+    shows_tense = clause.verb.base != clause.verb.past or person(clause.subject) == THIRD
     return len(set(people)) == len(people) and (clause.tense == "present" or shows_tense)
 
 
@@ -282,7 +285,7 @@ def _starts_with_subject(clause: Clause) -> bool:
 
 
 def _can_ask(clause: Clause) -> bool:
-    return grammar.is_definite(clause.subject) and not clause.negated and not clause.time_first
+    return is_definite(clause.subject) and not clause.negated and not clause.time_first
 
 
 def _can_follow_when(clause: Clause) -> bool:

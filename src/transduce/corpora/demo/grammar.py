@@ -8,50 +8,30 @@ after any definite object and the time, before the place and the rest.
 
 from dataclasses import dataclass
 
-from transduce.corpora.demo.lexicon import Adjective, Adverb, Noun, Verb
+from transduce.corpora.demo.lexicon import (
+    CONJUNCTIONS,
+    DETERMINERS,
+    MODALS,
+    PLURAL,
+    THIRD,
+    Adjective,
+    Adverb,
+    Noun,
+    Pronoun,
+    Verb,
+)
 
 # Rows of verb forms run: I, you (singular), he/she/it, plural.
-FIRST, SECOND, THIRD, PLURAL = range(4)
 _BE = {"present": ("am", "are", "is", "are"), "past": ("was", "were", "was", "were")}
 _PRESENT = {"haben": ("habe", "hast", "hat", "haben"), "sein": ("bin", "bist", "ist", "sind")}
 _PRETERITE = {"haben": ("hatte", "hattest", "hatte", "hatten"), "sein": ("war", "warst", "war", "waren")}
 _WANTED = ("wollte", "wolltest", "wollte", "wollten")
-MODALS = {
-    "can": ("kann", "kannst", "kann", "können"),
-    "must": ("muss", "musst", "muss", "müssen"),
-    "should": ("sollte", "solltest", "sollte", "sollten"),
-    "want": ("will", "willst", "will", "wollen"),
-    "will": ("werde", "wirst", "wird", "werden"),
-}
-
-# Determiners map to their English plural and their German stem.
-DETERMINERS = {
-    "the": ("the", "d"),
-    "this": ("these", "dies"),
-    "a": ("", "ein"),
-    "my": ("my", "mein"),
-    "your": ("your", "dein"),
-    "his": ("his", "sein"),
-    "her": ("her", "ihr"),
-    "our": ("our", "unser"),
-}
 
 # Rows of endings run: masculine, feminine, neuter, plural.
 _COLUMNS = {"m": 0, "w": 0, "f": 1, "n": 2}
 _ARTICLE = {"nom": ("er", "ie", "as", "ie"), "acc": ("en", "ie", "as", "ie"), "dat": ("em", "er", "em", "en")}
 _STRONG = {"nom": ("er", "e", "es", "e"), "acc": ("en", "e", "es", "e"), "dat": ("em", "er", "em", "en")}
 _WEAK = {"nom": ("e", "e", "e", "en"), "acc": ("en", "e", "e", "en"), "dat": ("en", "en", "en", "en")}
-
-# Conjunctions as they join two clauses, with their commas.
-CONJUNCTIONS = {
-    "but": (", but ", ", aber "),
-    "because": (" because ", ", weil "),
-    "although": (" although ", ", obwohl "),
-    "when": (" when ", ", wenn "),
-    "that": (" that ", ", dass "),
-    "if": (" if ", ", ob "),
-    "to": (" to ", ", "),
-}
 
 
 @dataclass(frozen=True)
@@ -68,27 +48,6 @@ class NounPhrase:
         return self.determiner == "a" and (self.plural or self.noun.english_plural == "-")
 
 
-@dataclass(frozen=True)
-class Pronoun:
-    """A personal pronoun, or a name, whose forms are all alike."""
-
-    subject: str
-    object: str
-    nom: str
-    acc: str
-    dat: str
-    person: int
-
-
-PRONOUNS = [
-    Pronoun("I", "me", "ich", "mich", "mir", FIRST),
-    Pronoun("you", "you", "du", "dich", "dir", SECOND),
-    Pronoun("he", "him", "er", "ihn", "ihm", THIRD),
-    Pronoun("she", "her", "sie", "sie", "ihr", THIRD),
-    Pronoun("we", "us", "wir", "uns", "uns", PLURAL),
-    Pronoun("they", "them", "sie", "sie", "ihnen", PLURAL),
-]
-NAMES = [Pronoun(name, name, name, name, name, THIRD) for name in ("Anna", "Lena", "Max", "Paul", "Peter")]
 Phrase = NounPhrase | Pronoun
 
 

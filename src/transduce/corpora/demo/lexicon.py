@@ -54,6 +54,22 @@ class Adverb:
     kind: str
 
 
+@dataclass(frozen=True)
+class Pronoun:
+    """A personal pronoun, or a name, whose forms are all alike."""
+
+    subject: str
+    object: str
+    nom: str
+    acc: str
+    dat: str
+    person: int
+    """FIRST, SECOND, THIRD or PLURAL."""
+
+
+FIRST, SECOND, THIRD, PLURAL = range(4)
+
+
 def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split("|")]
 
@@ -72,12 +88,16 @@ def _verb(line: str) -> Verb:
     return Verb(base, past, " ".join(particle), prefix, infinitive, forms, auxiliary, participle, *tags)
 
 
-_TABLES = tomllib.loads((resources.files(__package__) / "lexicon.toml").read_text(encoding="utf-8"))
+def _pronoun(line: str) -> Pronoun:
+    subject, object_, nom, acc, dat, row = line.split()
+    return Pronoun(subject, object_, nom, acc, dat, int(row))
+
+
+_TABLES: dict[str, str] = tomllib.loads((resources.files(__package__) / "lexicon.toml").read_text(encoding="utf-8"))
 
 
 def _lines(table: str) -> list[str]:
-    lines: list[str] = _TABLES[table].strip().splitlines()
-    return lines
+    return _TABLES[table].strip().splitlines()
 
 
 NOUNS = [Noun(*line.split(maxsplit=5)) for line in _lines("nouns")]
@@ -85,6 +105,22 @@ ADJECTIVES = [Adjective(*line.split(maxsplit=3)) for line in _lines("adjectives"
 VERBS = [_verb(line) for line in _lines("verbs")]
 TIMES = [Adverb(*_cells(line)) for line in _lines("times")]
 PLACES = [Adverb(*_cells(line)) for line in _lines("places")]
+
+PRONOUNS = [_pronoun(line) for line in _lines("pronouns")]
+NAMES = [Pronoun(name, name, name, name, name, THIRD) for name in _TABLES["names"].split()]
+MODALS = {english: tuple(forms) for english, *forms in map(str.split, _lines("modals"))}
+DETERMINERS = {english: (plural.strip("-"), stem) for english, plural, stem in map(str.split, _lines("determiners"))}
+"""The English plural and the German stem of each."""
+CONJUNCTIONS = {
+    "but": (", but ", ", aber "),
+    "because": (" because ", ", weil "),
+    "although": (" although ", ", obwohl "),
+    "when": (" when ", ", wenn "),
+    "that": (" that ", ", dass "),
+    "if": (" if ", ", ob "),
+    "to": (" to ", ", "),
+}
+"""What joins two clauses, with its comma."""
 
 COPULA = _verb("be was | sein ist ist gewesen | | | |")
 SAY = _verb("say said | sagen sagt hat gesagt | person | | |")

@@ -88,7 +88,6 @@ def is_http_url(url: str) -> bool:
 
 
 def corpus_names() -> list[str]:
-    """The names of the corpora in the package."""
     folder = resources.files("transduce") / "corpora"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 

@@ -11,8 +11,6 @@ from transduce.files.languages import language_name
 from transduce.interop.export import ctranslate2
 from transduce.interop.export.exporter import Consumer, Exported
 from transduce.interop.export.verify import OwnReader
-from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.model import Model
 
 _VERSION = "1.0"
 _MADE_IN = (1980, 1, 1, 0, 0, 0)
@@ -20,13 +18,7 @@ _MADE_IN = (1980, 1, 1, 0, 0, 0)
 _MODEL, _SPM, _METADATA, _README = "model", "sentencepiece.model", "metadata.json", "README.md"
 
 
-def check(model: Model) -> EncoderDecoder:
-    """See `Exporter.check`."""
-    return ctranslate2.check(model)
-
-
 def write(exported: Exported, folder: Path) -> None:
-    """See `Exporter.write`."""
     if exported.vocabulary.tags:
         raise ModelError(
             "Argos Translate cannot put the tag of a target language before a source: export a model that was trained "
@@ -48,7 +40,6 @@ def write(exported: Exported, folder: Path) -> None:
 
 
 def package_name(exported: Exported) -> str:
-    """The name of the package by Argos's convention."""
     source, target = _languages(exported)
     return f"translate-{source}_{target}-{_VERSION.replace('.', '_')}"
 
@@ -71,7 +62,6 @@ def _languages(exported: Exported) -> tuple[str, str]:
 
 
 def limits(exported: Exported) -> list[str]:
-    """See `Exporter.limits`."""
     return [
         "Argos Translate always uses beam search with at least 4 hypotheses, and divides log-probabilities by n^0.2, "
         "not by ((5 + n) / 6)^a, so some outputs differ.",
@@ -82,7 +72,6 @@ def limits(exported: Exported) -> list[str]:
 
 
 def usage(exported: Exported, name: str) -> str:
-    """See `Exporter.usage`."""
     source, target = _languages(exported)
     return f"""import argostranslate.package
 import argostranslate.translate
@@ -93,7 +82,7 @@ print(argostranslate.translate.translate("Hello!", "{source}", "{target}"))
 
 
 def consumer(exported: Exported, folder: Path) -> Consumer:
-    """See `Exporter.consumer`: CTranslate2 with the files of the package, as Argos Translate runs it."""
+    """CTranslate2 with the files of the package, as Argos Translate runs it."""
     with tempfile.TemporaryDirectory() as temporary:
         with zipfile.ZipFile(folder / f"{package_name(exported)}.argosmodel") as package:
             package.extractall(temporary)
@@ -108,6 +97,6 @@ def consumer(exported: Exported, folder: Path) -> Consumer:
 
 
 ARGOS = replace(
-    ctranslate2.CTRANSLATE2, title="Argos Translate", check=check, write=write, consumer=consumer, limits=limits,
+    ctranslate2.CTRANSLATE2, title="Argos Translate", write=write, consumer=consumer, limits=limits,
     usage=usage, one_direction=True,
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """Export as a CTranslate2 folder: `model.bin`, `config.json`, the vocabulary and the SentencePiece models."""
 
-import json
-import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +9,18 @@ import sentencepiece
 import torch
 from torch import Tensor
 
-from transduce.interop.export.exporter import Consumer, Exported, Exporter
-from transduce.interop.export.hf import example
-from transduce.interop.export.verify import OwnReader
-from transduce.interop.export.weights import (
+from transduce.interop.ctranslate2_file import LAYER_MODULES, write_variables
+from transduce.interop.export.exporter import (
     SOURCE_EMBEDDING,
+    Consumer,
+    Exported,
+    Exporter,
     position_table,
     require_exportable,
     transformers_weights,
+    write_json,
 )
+from transduce.interop.export.verify import OwnReader
 from transduce.interop.vocabulary import NEVER
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
@@ -29,17 +30,14 @@ from transduce.tokenizers.tokenizer import BOS, EOS, UNK
 
 ACTIVATIONS = {"relu": 0, "gelu_tanh": 1, "swish": 2, "gelu": 3}
 """CTranslate2's number of each activation."""
-_VERSION, _REVISION = 6, 7
-"""Of the binary format, and of the specification of Transformers."""
-_TYPES = {torch.float32: 0, torch.int8: 1, torch.int16: 2}
-_LENGTH = 1024
-"""Number of positions: sinusoids have no limit of their own."""
-_ATTENTION = {"self_attn": "self_attention", "encoder_attn": "attention"}
-_FEED_FORWARD = {"fc1": "linear_0", "fc2": "linear_1", "final_layer_norm": "layer_norm"}
+_ABSENT = (
+    "encoder/embeddings_merge", "encoder/multi_query_attention", "decoder/alibi",
+    "decoder/alibi_use_positive_positions", "decoder/scale_alibi", "decoder/start_from_zero_embedding",
+)  # fmt: skip
+"""Options that our models do not have."""
 
 
 def check(model: Model) -> EncoderDecoder:
-    """See `Exporter.check`."""
     return require_exportable(
         model, "CTranslate2", activation=tuple(ACTIVATIONS), embedding=("scaled", "plain"),
         positions=ADDED,
@@ -47,7 +45,6 @@ def check(model: Model) -> EncoderDecoder:
 
 
 def write(exported: Exported, folder: Path) -> None:
-    """See `Exporter.write`."""
     write_model(exported, folder)
     (folder / "source.spm").write_bytes(exported.vocabulary.source_spm)
     (folder / "target.spm").write_bytes(exported.vocabulary.target_spm)
@@ -64,7 +61,7 @@ def write_model(exported: Exported, folder: Path) -> None:
         aliases |= {f"{name}_scale": "decoder/embeddings/weight_scale" for name in aliases}
     aliases["encoder/position_encodings/encodings"] = "decoder/position_encodings/encodings"
     stored = {name: x for name, x in variables.items() if name not in aliases}
-    (folder / "model.bin").write_bytes(_binary("TransformerSpec", stored, aliases))
+    write_variables(folder / "model.bin", "TransformerSpec", stored, aliases)
     settings = {
         "add_source_bos": False,
         "add_source_eos": True,
@@ -75,12 +72,12 @@ def write_model(exported: Exported, folder: Path) -> None:
         "layer_norm_epsilon": exported.model.config.norm_epsilon,
         "multi_query_attention": False,
     }
-    _write_json(folder / "config.json", settings)
+    write_json(folder / "config.json", settings)
     if exported.vocabulary.source_pieces is None:
-        _write_json(folder / "shared_vocabulary.json", pieces)
+        write_json(folder / "shared_vocabulary.json", pieces)
     else:
-        _write_json(folder / "source_vocabulary.json", list(exported.vocabulary.source_pieces))
-        _write_json(folder / "target_vocabulary.json", pieces)
+        write_json(folder / "source_vocabulary.json", list(exported.vocabulary.source_pieces))
+        write_json(folder / "target_vocabulary.json", pieces)
 
 
 def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,30 +88,24 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _variables(model: EncoderDecoder) -> dict[str, Tensor]:
-    """The variables of CTranslate2's specification."""
     config, theirs = model.config, transformers_weights(model)
-    variables: dict[str, Tensor] = {}
-    target_VD = theirs["model.shared.weight"]
-    tables = {"encoder": theirs.get(SOURCE_EMBEDDING, target_VD), "decoder": target_VD}
-    for side, embeddings in (("encoder", "embeddings_0"), ("decoder", "embeddings")):
-        variables |= {
-            f"{side}/num_heads": torch.tensor(config.num_heads, dtype=torch.int16),
-            f"{side}/pre_norm": torch.tensor(config.norm == "pre", dtype=torch.int8),
-            f"{side}/activation": torch.tensor(ACTIVATIONS[config.activation], dtype=torch.int8),
-            f"{side}/scale_embeddings": torch.tensor(config.embedding == "scaled", dtype=torch.int8),
-            f"{side}/{embeddings}/weight": tables[side],
-            f"{side}/position_encodings/encodings": position_table(model, _LENGTH),
-        }
-    layer = -2 if model.alignment_attention is not [*model.decoder_layers()][-1].cross_attention else -1
+    last = [*model.decoder_layers()][-1].cross_attention
+    flags = {
+        "pre_norm": config.norm == "pre",
+        "activation": ACTIVATIONS[config.activation],
+        "scale_embeddings": config.embedding == "scaled",
+    }
+    options = {f"{side}/{name}": value for side in ("encoder", "decoder") for name, value in flags.items()}
+    options |= dict.fromkeys(_ABSENT, 0)
+    numbers = dict.fromkeys(("encoder/num_heads", "decoder/num_heads", "decoder/alignment_heads"), config.num_heads)
+    numbers["decoder/alignment_layer"] = -1 if model.alignment_attention is last else -2
+    variables = {name: torch.tensor(value, dtype=torch.int8) for name, value in options.items()}
+    variables |= {name: torch.tensor(value, dtype=torch.int16) for name, value in numbers.items()}
     variables |= {
-        "encoder/embeddings_merge": torch.tensor(0, dtype=torch.int8),
-        "encoder/multi_query_attention": torch.tensor(0, dtype=torch.int8),
-        "decoder/alignment_layer": torch.tensor(layer, dtype=torch.int16),
-        "decoder/alignment_heads": torch.tensor(config.num_heads, dtype=torch.int16),
-        "decoder/alibi": torch.tensor(0, dtype=torch.int8),
-        "decoder/alibi_use_positive_positions": torch.tensor(0, dtype=torch.int8),
-        "decoder/scale_alibi": torch.tensor(0, dtype=torch.int8),
-        "decoder/start_from_zero_embedding": torch.tensor(0, dtype=torch.int8),
+        "encoder/embeddings_0/weight": theirs.get(SOURCE_EMBEDDING, theirs["model.shared.weight"]),
+        "encoder/position_encodings/encodings": position_table(model),
+        "decoder/embeddings/weight": theirs["model.shared.weight"],
+        "decoder/position_encodings/encodings": position_table(model),
         "decoder/projection/weight": theirs["lm_head.weight"],
         "decoder/projection/bias": theirs["final_logits_bias"][0].clone(),
     }
@@ -123,18 +114,10 @@ def _variables(model: EncoderDecoder) -> dict[str, Tensor]:
         if config.norm == "pre":
             variables |= _module(theirs, f"{side}/layer_norm", [f"model.{side}.layer_norm"])
         for n in range(layers):
-            name, own = f"model.{side}.layers.{n}", f"{side}/layer_{n}"
-            for attention, part in _ATTENTION.items():
-                if f"{name}.{attention}.q_proj.weight" not in theirs:
-                    continue
-                groups = ("qkv", "out") if attention == "self_attn" else ("q", "kv", "out")
-                for number, group in enumerate(groups):
-                    modules = [group] if group == "out" else list(group)
-                    paths = [f"{name}.{attention}.{module}_proj" for module in modules]
-                    variables |= _module(theirs, f"{own}/{part}/linear_{number}", paths)
-                variables |= _module(theirs, f"{own}/{part}/layer_norm", [f"{name}.{attention}_layer_norm"])
-            for module, part in _FEED_FORWARD.items():
-                variables |= _module(theirs, f"{own}/ffn/{part}", [f"{name}.{module}"])
+            for module, names in LAYER_MODULES.items():
+                if f"model.{side}.layers.{n}.{names[0]}.weight" in theirs:
+                    paths = [f"model.{side}.layers.{n}.{name}" for name in names]
+                    variables |= _module(theirs, f"{side}/layer_{n}/{module}", paths)
     return variables
 
 
@@ -142,8 +125,8 @@ def _module(theirs: Mapping[str, Tensor], name: str, paths: Sequence[str]) -> di
     """Linear layers joined to one, or a norm."""
     kinds = ("gamma", "beta") if name.endswith("layer_norm") else ("weight", "bias")
     return {
-        f"{name}/{kind}": torch.cat([theirs[f"{path}.{own}"] for path in paths])
-        for kind, own in zip(kinds, ("weight", "bias"), strict=True)
+        f"{name}/{kind}": torch.cat([theirs[f"{path}.{parameter}"] for path in paths])
+        for kind, parameter in zip(kinds, ("weight", "bias"), strict=True)
     }
 
 
@@ -153,24 +136,7 @@ def _same_as_embeddings(variables: Mapping[str, Tensor]) -> list[str]:
     return [name for name in names if variables[name] is shared or torch.equal(variables[name], shared)]
 
 
-def _binary(name: str, variables: Mapping[str, Tensor], aliases: Mapping[str, str]) -> bytes:
-    """The content of `model.bin`, which `ctranslate2_file.py` describes."""
-
-    def string(text: str) -> bytes:
-        return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
-
-    content = [struct.pack("<I", _VERSION), string(name), struct.pack("<II", _REVISION, len(variables))]
-    for variable, x in sorted(variables.items()):
-        array = np.ascontiguousarray(x.numpy())
-        shape = struct.pack(f"<B{x.dim()}I", x.dim(), *x.shape)
-        content += [string(variable), shape, struct.pack("<BI", _TYPES[x.dtype], array.nbytes), array.tobytes()]
-    content.append(struct.pack("<I", len(aliases)))
-    content += [string(alias) + string(original) for alias, original in sorted(aliases.items())]
-    return b"".join(content)
-
-
 def limits(exported: Exported) -> list[str]:
-    """See `Exporter.limits`."""
     return [
         "Beam search of CTranslate2 divides log-probabilities by n^a (`length_penalty`), not by ((5 + n) / 6)^a, so "
         "some outputs of beam search differ. Greedy outputs are the same.",
@@ -179,7 +145,6 @@ def limits(exported: Exported) -> list[str]:
 
 
 def usage(exported: Exported, name: str) -> str:
-    """See `Exporter.usage`."""
     search = exported.search
     return f"""import ctranslate2
 import sentencepiece
@@ -187,14 +152,13 @@ import sentencepiece
 translator = ctranslate2.Translator("{name}")
 source = sentencepiece.SentencePieceProcessor(model_file="{name}/source.spm")
 target = sentencepiece.SentencePieceProcessor(model_file="{name}/target.spm")
-tokens = source.encode({example(exported)!r}, out_type=str)
+tokens = source.encode({exported.example!r}, out_type=str)
 options = {{"beam_size": {search.beam}, "length_penalty": {search.length_penalty}}}
 print(target.decode(translator.translate_batch([tokens], **options)[0].hypotheses[0]))
 """
 
 
 def consumer(exported: Exported, folder: Path) -> Consumer:
-    """See `Exporter.consumer`: CTranslate2, or `transduce import` if it is not installed."""
     try:
         import ctranslate2
     except ImportError:
@@ -213,7 +177,7 @@ class CTranslate2:
         self._pieces, self._ids = list(pieces), {piece: number for number, piece in enumerate(pieces)}
 
     def logits(self, text: str, output: Sequence[int]) -> Tensor:
-        """See `Consumer`: the output is a prefix that the search is held to."""
+        """The output is a prefix that the search is held to."""
         (result,) = self._translator.translate_batch(
             self._source.encode([text], out_type=str), target_prefix=[[self._pieces[token] for token in output]],
             beam_size=1, max_decoding_length=len(output) + 2, min_decoding_length=0, max_input_length=0,
@@ -222,16 +186,11 @@ class CTranslate2:
         return torch.from_numpy(np.stack([np.array(row) for row in result.logits[0][: len(output) + 1]]))
 
     def translate(self, texts: Sequence[str], limits: Sequence[int]) -> list[list[int]]:
-        """See `Consumer`."""
         results = self._translator.translate_batch(
             self._source.encode(list(texts), out_type=str), beam_size=1, max_decoding_length=max(limits) + 1,
             max_batch_size=16, max_input_length=0,
         )  # fmt: skip
         return [[self._ids[piece] for piece in result.hypotheses[0]] for result in results]
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 CTRANSLATE2 = Exporter("CTranslate2", check, write, consumer, limits, usage, quantizations=("float32", "int8"))

@@ -9,14 +9,13 @@ from transduce.config import build
 from transduce.disk import atomic_folder
 from transduce.errors import ConfigError, ModelError
 from transduce.features import Registry
-from transduce.files.languages import Direction, choose_target
-from transduce.interop.export.exporter import CARD, Exported, Exporter, Quantization
-from transduce.interop.export.readme import common_limits, readme
+from transduce.files.languages import Direction, choose_target, describe_directions
+from transduce.interop.export.exporter import CARD, ORIGINAL_NOTES, VOCABULARY, Exported, Exporter
 from transduce.interop.export.verify import Verification, compare_outputs, make_samples, sample_texts, verify
-from transduce.interop.export.vocabulary import export_vocabulary
-from transduce.interop.export.weights import marker_rows
+from transduce.interop.vocabulary import export_vocabulary
 from transduce.models.folder import NOTES, card_text, load_model, read_card, read_notes
 from transduce.search.options import SearchConfig
+from transduce.tokenizers.tokenizer import EOS
 
 EXPORTERS: Registry[Exporter] = Registry("exporters")
 """The formats, by the name that `transduce export --to` takes."""
@@ -24,8 +23,6 @@ EXPORTERS: Registry[Exporter] = Registry("exporters")
 
 @dataclass(frozen=True)
 class Export:
-    """What was written."""
-
     title: str
     verification: Verification
     limits: list[str]
@@ -36,7 +33,7 @@ def export_model(
     to: str,
     out: Path,
     *,
-    quantization: Quantization = "float32",
+    quantization: str = "float32",
     source: str | None = None,
     target: str | None = None,
     sentences: Sequence[str] | None = None,
@@ -46,7 +43,11 @@ def export_model(
     It appears only if another program computes the same logits and greedy outputs, for these sentences or for random
     ones. `source` and `target` select one direction of a model with several.
     """
-    exporter = _exporter(to, quantization)
+    if to not in EXPORTERS:
+        raise ConfigError(f"--to must be one of {', '.join(EXPORTERS)}, not {to!r:.40}")
+    exporter = EXPORTERS[to]
+    if quantization not in exporter.quantizations:
+        raise ConfigError(f"--quantization of {to} must be {' or '.join(exporter.quantizations)}")
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
     saved = load_model(folder)
@@ -81,20 +82,14 @@ def export_model(
             exporter.write(exported, work)
             identical, _ = compare_outputs(exporter.consumer(exported, work), samples)
             verification = replace(verification, identical_int8=identical)
-        card = read_card(folder) | {"markers": marker_rows(model)}
+        # The rows of markers that are never produced: other toolkits leave them out, or give them another bias.
+        weights = model.state_dict()
+        markers = {name: weights[name][:EOS].tolist() for name in VOCABULARY if name in weights}
+        card = read_card(folder) | {"markers": markers}
         (work / CARD).write_text(card_text(card), encoding="utf-8")
-        notes = readme(exported, exporter, out.name, verification, read_notes(folder))
+        notes = _readme(exported, exporter, out.name, verification, read_notes(folder))
         (work / NOTES).write_text(notes, encoding="utf-8")
-    return Export(exporter.title, verification, [*common_limits(exported), *exporter.limits(exported)])
-
-
-def _exporter(to: str, quantization: Quantization) -> Exporter:
-    if to not in EXPORTERS:
-        raise ConfigError(f"--to must be one of {', '.join(EXPORTERS)}, not {to!r:.40}")
-    exporter = EXPORTERS[to]
-    if quantization not in exporter.quantizations:
-        raise ConfigError(f"--quantization of {to} must be {' or '.join(exporter.quantizations)}")
-    return exporter
+    return Export(exporter.title, verification, [*_common_limits(exported), *exporter.limits(exported)])
 
 
 def _direction(facts: dict[str, Any], source: str | None, target: str | None, *, required: bool) -> Direction | None:
@@ -110,3 +105,47 @@ def _direction(facts: dict[str, Any], source: str | None, target: str | None, *,
     if required or source or target:
         raise ConfigError("this export is for one pair of languages; name them with --from and --target")
     return None
+
+
+def _common_limits(exported: Exported) -> list[str]:
+    """What differs in every other toolkit, as sentences."""
+    facts, tags = exported.facts, exported.vocabulary.tags
+    limits = []
+    if tags and exported.direction is None:
+        written = ", ".join(f"`{tag}`" for tag in tags.values())
+        limits.append(f"A tag and a space before every source select the target language: {written}.")
+    if facts.get("by_sentence"):
+        limits.append("The model translates single sentences: split texts into sentences before they are translated.")
+    limits.append(
+        f"Sources above {exported.max_source_length} tokens are neither split nor refused; the model was not trained "
+        "with them."
+    )
+    limits.append(
+        "Text is passed as it is: addresses, placeholders and numbers are not protected, and there is no glossary. "
+        "The characters U+2581, U+FFFD and U+E100 to U+E111, which `transduce translate` escapes, are read as spaces "
+        "or symbols."
+    )
+    return limits
+
+
+def _readme(exported: Exported, exporter: Exporter, name: str, verified: Verification, notes: str) -> str:
+    """The content of README.md; `notes` is that of the original."""
+    directions = [(a, b) for a, b in exported.facts.get("directions", [])]
+    if exported.direction:
+        directions = [exported.direction]
+    languages = sorted({code for pair in directions for code in pair})
+    header = ["---", *(["language:", *(f"- {code}" for code in languages)] if languages else [])]
+    header += ["pipeline_tag: translation", "---"]
+    parts = [
+        "\n".join(header),
+        f"# {name}",
+        f"A translation model that was trained with transduce, exported for {exporter.title}.",
+        f"It translates {describe_directions(directions)}." if directions else "",
+        f"```python\n{exporter.usage(exported, name)}```",
+        "## Verification",
+        f"Verified by {verified}.",
+        "## Differences from `transduce translate`",
+        "\n".join(f"- {limit}" for limit in [*_common_limits(exported), *exporter.limits(exported)]),
+        f"{ORIGINAL_NOTES}\n\n{notes.strip()}" if notes.strip() else "",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,22 +1,35 @@
-"""The contracts between `export_model` and the exporters."""
+"""What every exporter has in common: its contract, and the weights of our encoder-decoder with transformers' names."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
+from transduce.errors import ModelError
 from transduce.files.languages import Direction
-from transduce.interop.export.vocabulary import ExportedVocabulary
+from transduce.interop.huggingface import fairseq_modules
+from transduce.interop.vocabulary import ExportedVocabulary
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 
-Quantization = Literal["float32", "int8"]
 CARD = "transduce.json"
 """File of an export with the card of the original, by which `transduce import` restores the model exactly."""
+ORIGINAL_NOTES = "## The original model"
+"""Heading, in the README.md of an export, of the notes of the model that was exported."""
+VOCABULARY = ("embedding.weight_VD", "source_weight_VD", "output.weight_VD", "output.bias_V")
+"""The weights with a row for each token."""
+SOURCE_EMBEDDING = "model.encoder.embed_tokens.weight"
+"""Name in transformers of the source's embeddings, if they are its own."""
+POSITIONS = 1024
+"""Number of sinusoids in an export: they have no limit of their own."""
+_COMMON = {"decoder_cell": "attention", "norm_type": "layer", "bias": True, "source": "text", "share_positions": True}
+"""Settings that exporters can express, unless they allow others."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +44,14 @@ class Exported:
     direction: Direction | None
     """The languages, if they are known and the model has one direction or one was chosen."""
     max_source_length: int
-    quantization: Quantization = "float32"
+    quantization: str = "float32"
+
+    @property
+    def example(self) -> str:
+        """A text to translate, with the tag of a language if the model has tags."""
+        tags = self.vocabulary.tags
+        target = self.direction[1] if self.direction and self.direction[1] in tags else next(iter(tags), None)
+        return "Hello!" if target is None else f"{tags[target]} Hello!"
 
 
 class Consumer(Protocol):
@@ -60,9 +80,87 @@ class Exporter:
     consumer: Callable[[Exported, Path], Consumer]
     """The program that verifies them."""
     limits: Callable[[Exported], list[str]]
-    """What differs in the other toolkit, beside `common_limits`, as sentences."""
+    """What differs in the other toolkit, beside what differs in every toolkit, as sentences."""
     usage: Callable[[Exported, str], str]
     """An example of its use in Python, given the name of the folder."""
-    quantizations: Sequence[Quantization] = ("float32",)
+    quantizations: Sequence[str] = ("float32",)
     one_direction: bool = False
     """Whether the export is for one pair of languages, which must be known."""
+
+
+def require_exportable(model: Model, target: str, **allowed: Sequence[object]) -> EncoderDecoder:
+    """The model as an encoder-decoder of text; raises an error unless `target` can express all of its settings.
+
+    `allowed` are the values of further settings that the target has.
+    """
+    if not isinstance(model, EncoderDecoder):
+        raise ModelError(f"{target} export is for encoder-decoder models, not for {model.config.architecture} models")
+    config = model.config
+    for name, values in {**{name: (value,) for name, value in _COMMON.items()}, **allowed}.items():
+        if (value := getattr(config, name)) not in values:
+            known = " or ".join(str(possible).lower() for possible in values)
+            raise ModelError(f"{target} has no models with model.{name} = {str(value).lower()}, only {known}")
+    width = config.d_model // config.num_heads
+    if config.heads.kv_heads != config.num_heads or config.head_widths != (width, width):
+        raise ModelError(f"{target} has no heads of a width other than d_model / num_heads, and no grouped heads")
+    return model
+
+
+def position_table(model: EncoderDecoder, length: int = POSITIONS) -> Tensor:
+    """The positional encodings (T, D): `length` sinusoids, or all learned ones."""
+    positions = model.embedding.positions
+    assert positions is not None
+    if model.config.positions == "learned":
+        return positions.table_TD.detach()
+    positions.require(length)
+    return positions.table_TD[:length]
+
+
+def to_halves(d_model: int) -> Tensor:
+    """The permutation of the width after which sines and cosines lie side by side, as in Marian."""
+    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
+
+
+def permute_width(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tensor]:
+    """Weights of our encoder-decoder with the width of the model in another order; the outputs stay the same."""
+    permuted = {}
+    for name, x in weights.items():
+        module, kind = (["", *name.split(".")])[-2:]
+        if kind in ("weight_VD", "source_weight_VD", "table_TD") or (
+            kind == "weight" and module in ("qkv", "q", "kv", "inner")
+        ):
+            permuted[name] = x[:, order_D]
+        elif module in ("out", "outer") or module.endswith("norm"):
+            permuted[name] = x[order_D]
+        else:
+            permuted[name] = x
+    return permuted
+
+
+def transformers_weights(model: EncoderDecoder, order_D: Tensor | None = None) -> dict[str, Tensor]:
+    """All weights but positions; with `order_D`, the width of the model is in this order.
+
+    The shared embeddings are those of the target if the source has its own, `model.encoder.embed_tokens`.
+    """
+    config = model.config
+    ours = {name: x.detach().float() for name, x in model.state_dict().items()}
+    if order_D is not None:
+        ours = permute_width(ours, order_D)
+    theirs = {
+        "model.shared.weight": ours["embedding.weight_VD"],
+        "lm_head.weight": ours["embedding.weight_VD" if config.tie_output else "output.weight_VD"],
+        "final_logits_bias": ours.get("output.bias_V", torch.zeros(model.vocab_size))[None],
+    }
+    if config.source_vocab_size is not None:
+        theirs[SOURCE_EMBEDDING] = ours["source_weight_VD"]
+    for module, names in fairseq_modules(config):
+        for kind in ("weight", "bias"):
+            if f"{module}.{kind}" in ours:
+                split = zip(names, ours[f"{module}.{kind}"].chunk(len(names)), strict=True)
+                theirs |= {f"model.{name}.{kind}": x for name, x in split}
+    return theirs
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file of an export."""
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,6 +1,5 @@
 """Export as a Hugging Face folder of Marian: weights, `MarianTokenizer` files, generation settings."""
 
-import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,34 +9,36 @@ import torch
 from torch import Tensor
 
 from transduce.errors import ModelError
-from transduce.interop.export.exporter import Consumer, Exported, Exporter
-from transduce.interop.export.verify import OwnReader
-from transduce.interop.export.weights import (
+from transduce.interop.export.exporter import (
     SOURCE_EMBEDDING,
-    has_opus_positions,
+    Consumer,
+    Exported,
+    Exporter,
     position_table,
     require_exportable,
     to_halves,
     transformers_weights,
+    write_json,
 )
+from transduce.interop.export.verify import OwnReader
+from transduce.interop.huggingface import opus_sinusoids
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.model import Model
 from transduce.models.weight_tensors import save_tensors
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "swish": "swish"}
-_LENGTH = 1024
-"""Number of positions: sinusoids have no limit of their own."""
 _BATCH = 16
 
 
 def check(model: Model) -> EncoderDecoder:
-    """See `Exporter.check`: post-norm with sinusoids, as Marian computes them."""
+    """Post-norm with sinusoids, as Marian computes them."""
     found = require_exportable(
         model, "Hugging Face's Marian", norm=("post",), norm_epsilon=(1e-5,), activation=tuple(ACTIVATIONS),
         embedding=("scaled", "plain"), positions=("sinusoidal", "learned"),
     )  # fmt: skip
-    if found.config.positions == "learned" and not has_opus_positions(found):
+    table_TD = position_table(found, 1)
+    if found.config.positions == "learned" and not torch.equal(table_TD, opus_sinusoids(*table_TD.shape)):
         raise ModelError("Hugging Face's Marian has sinusoidal positions, but the positions of this model are learned")
     return found
 
@@ -67,7 +68,6 @@ def their_ids(order: Sequence[int]) -> dict[int, int]:
 
 
 def write(exported: Exported, folder: Path) -> None:
-    """See `Exporter.write`."""
     model = exported.model
     order = marian_order(model)
     sinusoidal = model.config.positions == "sinusoidal"
@@ -93,19 +93,19 @@ def write_settings(exported: Exported, folder: Path) -> None:
     if PAD not in order:
         pieces[BOS] = pieces[PAD]
     ids = their_ids(order)
-    _write_json(folder / "config.json", _settings(exported, ids))
-    _write_json(folder / "generation_config.json", _generation(exported, ids))
+    write_json(folder / "config.json", _settings(exported, ids))
+    write_json(folder / "generation_config.json", _generation(exported, ids))
     vocabulary = {pieces[ours]: theirs for theirs, ours in enumerate(order)}
-    own, own_pieces = source_order(exported.model), exported.vocabulary.source_pieces
-    if own is not None and own_pieces is not None:
-        _write_json(folder / "target_vocab.json", vocabulary)
-        vocabulary = {own_pieces[ours]: theirs for theirs, ours in enumerate(own)}
-    _write_json(folder / "vocab.json", vocabulary)
+    of_source, source_pieces = source_order(exported.model), exported.vocabulary.source_pieces
+    if of_source is not None and source_pieces is not None:
+        write_json(folder / "target_vocab.json", vocabulary)
+        vocabulary = {source_pieces[ours]: theirs for theirs, ours in enumerate(of_source)}
+    write_json(folder / "vocab.json", vocabulary)
     source, target = exported.direction or (None, None)
     names = {"unk_token": pieces[UNK], "eos_token": pieces[EOS], "pad_token": pieces[PAD]}
-    languages = {"source_lang": source, "target_lang": target, "separate_vocabs": own is not None}
+    languages = {"source_lang": source, "target_lang": target, "separate_vocabs": of_source is not None}
     length = {"model_max_length": exported.max_source_length, "tokenizer_class": "MarianTokenizer"}
-    _write_json(folder / "tokenizer_config.json", names | languages | length)
+    write_json(folder / "tokenizer_config.json", names | languages | length)
     (folder / "source.spm").write_bytes(exported.vocabulary.source_spm)
     (folder / "target.spm").write_bytes(exported.vocabulary.target_spm)
 
@@ -128,7 +128,7 @@ def _settings(exported: Exported, ids: dict[int, int]) -> dict[str, Any]:
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
         "activation_dropout": 0.0,
-        "max_position_embeddings": _positions(exported.model),
+        "max_position_embeddings": len(position_table(exported.model)),
         "scale_embedding": config.embedding == "scaled",
         "share_encoder_decoder_embeddings": config.source_vocab_size is None,
         "tie_word_embeddings": config.tie_output,
@@ -146,7 +146,7 @@ def _generation(exported: Exported, ids: dict[int, int]) -> dict[str, Any]:
     search = exported.search
     settings = {
         "num_beams": search.beam,
-        "max_length": min(_positions(exported.model), exported.max_source_length + search.max_extra),
+        "max_length": min(len(position_table(exported.model)), exported.max_source_length + search.max_extra),
         "min_new_tokens": search.min_length,
         "bad_words_ids": [[ids[marker]] for marker in (PAD, UNK, BOS)],
         "pad_token_id": ids[PAD],
@@ -158,45 +158,30 @@ def _generation(exported: Exported, ids: dict[int, int]) -> dict[str, Any]:
     return settings | ({"length_penalty": search.length_penalty} if search.beam > 1 else {})
 
 
-def _positions(model: EncoderDecoder) -> int:
-    return len(position_table(model, _LENGTH))
-
-
 def limits(exported: Exported) -> list[str]:
-    """See `Exporter.limits`."""
     limits = [
         "Beam search of transformers divides log-probabilities by n^a, not by ((5 + n) / 6)^a, so some outputs of beam "
         "search differ. Greedy outputs are the same.",
         "Outputs end at `max_length` tokens (generation_config.json), however long the source is.",
     ]
-    if exported.model.config.zero_start:
-        return limits
-    return [
-        *limits,
-        "`ct2-transformers-converter` starts every output from a zero vector, which this model was not trained with: "
-        "use `transduce export --to ctranslate2` instead.",
-    ]
+    if not exported.model.config.zero_start:
+        limits.append(
+            "`ct2-transformers-converter` starts every output from a zero vector, which this model was not trained "
+            "with: use `transduce export --to ctranslate2` instead."
+        )
+    return limits
 
 
 def usage(exported: Exported, name: str) -> str:
-    """See `Exporter.usage`."""
     return f"""from transformers import MarianMTModel, MarianTokenizer
 
 tokenizer, model = MarianTokenizer.from_pretrained("{name}"), MarianMTModel.from_pretrained("{name}")
-batch = tokenizer([{example(exported)!r}], return_tensors="pt", padding=True)
+batch = tokenizer([{exported.example!r}], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 """
 
 
-def example(exported: Exported) -> str:
-    """A text to translate, with the tag of a language if the model has tags."""
-    tags = exported.vocabulary.tags
-    target = exported.direction[1] if exported.direction and exported.direction[1] in tags else next(iter(tags), None)
-    return "Hello!" if target is None else f"{tags[target]} Hello!"
-
-
 def consumer(exported: Exported, folder: Path) -> Consumer:
-    """See `Exporter.consumer`: transformers, or `transduce import` if it is not installed."""
     try:
         import transformers
     except ImportError:
@@ -205,8 +190,6 @@ def consumer(exported: Exported, folder: Path) -> Consumer:
 
 
 class _Transformers:
-    """`MarianMTModel` and `MarianTokenizer`."""
-
     def __init__(self, library: Any, folder: Path, model: EncoderDecoder) -> None:
         self.name = f"transformers {library.__version__}"
         library.utils.logging.disable_progress_bar()
@@ -218,7 +201,6 @@ class _Transformers:
         self._theirs = their_ids(self._ours)
 
     def logits(self, text: str, output: Sequence[int]) -> Tensor:
-        """See `Consumer`."""
         batch = self._tokenizer([text], return_tensors="pt")
         decoder = torch.tensor([[self._theirs[token] for token in (BOS, *output)]])
         with torch.inference_mode():
@@ -226,7 +208,7 @@ class _Transformers:
         return logits_TV[:, [self._theirs[token] for token in range(len(self._theirs))]]
 
     def translate(self, texts: Sequence[str], limits: Sequence[int]) -> list[list[int]]:
-        """See `Consumer`; sentences of similar length share a batch."""
+        """Sentences of similar length share a batch."""
         outputs: dict[int, list[int]] = {}
         order = sorted(range(len(texts)), key=lambda n: limits[n])
         for start in range(0, len(order), _BATCH):
@@ -239,10 +221,6 @@ class _Transformers:
                 ours = [self._ours[token] for token in tokens[1:]]
                 outputs[n] = ours[: ours.index(EOS)] if EOS in ours else ours
         return [outputs[n] for n in range(len(texts))]
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 HF = Exporter("Hugging Face (Marian)", check, write, consumer, limits, usage)

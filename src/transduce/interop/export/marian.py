@@ -11,20 +11,25 @@ import numpy.typing as npt
 from torch import Tensor
 
 from transduce.errors import ModelError
-from transduce.interop.export.exporter import Consumer, Exported, Exporter
+from transduce.interop.export.exporter import (
+    SOURCE_EMBEDDING,
+    Consumer,
+    Exported,
+    Exporter,
+    require_exportable,
+    transformers_weights,
+)
 from transduce.interop.export.verify import OwnReader
-from transduce.interop.export.weights import SOURCE_EMBEDDING, require_exportable, transformers_weights
-from transduce.interop.marian_binary import write_binary
 from transduce.interop.marian_file import (
-    ATTENTION,
     BINARY_MODEL,
     EPSILON,
-    FEED_FORWARD,
     MODEL,
-    PROJECTIONS,
     SEPARATE_VOCABULARIES,
     SETTINGS,
     VOCABULARY,
+    is_matrix,
+    layer_names,
+    write_binary,
 )
 from transduce.interop.vocabulary import NEVER
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -35,7 +40,6 @@ _NEEDED = {"positions": "marian", "zero_start": True, "norm_epsilon": EPSILON}
 
 
 def check(model: Model) -> EncoderDecoder:
-    """See `Exporter.check`: a model that was trained with Marian's conventions."""
     found = require_exportable(
         model,
         "Marian",
@@ -52,7 +56,6 @@ def check(model: Model) -> EncoderDecoder:
 
 
 def write(exported: Exported, folder: Path) -> None:
-    """See `Exporter.write`."""
     vocabulary = exported.vocabulary
     if vocabulary.source_pieces is None and vocabulary.source_spm != vocabulary.target_spm:
         raise ModelError("Marian has no two SentencePiece models with one list of tokens, as this model has")
@@ -67,7 +70,9 @@ def write(exported: Exported, folder: Path) -> None:
         arrays["decoder_Wemb"] = _array(weights["model.shared.weight"])
     for side, layers in (("encoder", model.config.encoder_layers), ("decoder", model.config.decoder_layers)):
         for n in range(layers):
-            arrays |= _layer(weights, f"model.{side}.layers.{n}", f"{side}_l{n + 1}")
+            for name, theirs in layer_names(side, model.config.decoder_cell).items():
+                x = weights[f"model.{side}.layers.{n}.{name}"]
+                arrays[f"{side}_l{n + 1}_{theirs}"] = _array(x.T if is_matrix(name) else x[None])
     settings = _settings(exported)
     arrays[SETTINGS] = np.frombuffer(settings.encode() + b"\0", np.int8)
     if exported.quantization == "int8":
@@ -89,77 +94,33 @@ def _files(exported: Exported) -> tuple[str, str]:
     return (VOCABULARY, VOCABULARY) if exported.vocabulary.source_pieces is None else SEPARATE_VOCABULARIES
 
 
-def _layer(weights: dict[str, Tensor], name: str, own: str) -> dict[str, npt.NDArray[np.float32]]:
-    arrays = {}
-    for attention, part in ATTENTION.items():
-        if f"{name}.{attention}.q_proj.weight" in weights:
-            for projection, letter in PROJECTIONS.items():
-                arrays[f"{own}_{part}_W{letter}"] = _array(weights[f"{name}.{attention}.{projection}.weight"].T)
-                arrays[f"{own}_{part}_b{letter}"] = _array(weights[f"{name}.{attention}.{projection}.bias"][None])
-            arrays |= _norm(weights, f"{name}.{attention}_layer_norm", f"{own}_{part}_Wo")
-    if f"{name}.self_attn.forget.weight" in weights:
-        arrays[f"{own}_rnn_W"] = _array(weights[f"{name}.self_attn.input.weight"].T)
-        arrays[f"{own}_rnn_Wf"] = _array(weights[f"{name}.self_attn.forget.weight"].T)
-        arrays[f"{own}_rnn_bf"] = _array(weights[f"{name}.self_attn.forget.bias"][None])
-        arrays |= _norm(weights, f"{name}.self_attn_layer_norm", f"{own}_rnn_ffn")
-    for layer, number in FEED_FORWARD.items():
-        arrays[f"{own}_ffn_W{number}"] = _array(weights[f"{name}.{layer}.weight"].T)
-        arrays[f"{own}_ffn_b{number}"] = _array(weights[f"{name}.{layer}.bias"][None])
-    return arrays | _norm(weights, f"{name}.final_layer_norm", f"{own}_ffn_ffn")
-
-
-def _norm(weights: dict[str, Tensor], name: str, own: str) -> dict[str, npt.NDArray[np.float32]]:
-    kinds = {"scale": "weight", "bias": "bias"}
-    return {f"{own}_ln_{theirs}": _array(weights[f"{name}.{ours}"][None]) for theirs, ours in kinds.items()}
-
-
-def _array(x: Tensor) -> npt.NDArray[np.float32]:
-    array: npt.NDArray[np.float32] = np.ascontiguousarray(x.numpy())
-    return array
+def _array(x: Tensor) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(x.numpy())
 
 
 def _settings(exported: Exported) -> str:
     """The settings inside the model."""
     config, size = exported.model.config, exported.model.vocab_size
     shared = config.source_vocab_size is None
-    settings: dict[str, Any] = {
+    return _yaml({
         "type": "transformer",
         "dim-vocabs": [config.source_vocab_size or size, size],
-        "dim-emb": config.d_model,
-        "enc-depth": config.encoder_layers,
-        "dec-depth": config.decoder_layers,
+        "dim-emb": config.d_model, "enc-depth": config.encoder_layers, "dec-depth": config.decoder_layers,
         "transformer-heads": config.num_heads,
-        "transformer-dim-ffn": config.d_ff,
-        "transformer-decoder-dim-ffn": config.d_ff,
-        "transformer-ffn-depth": 2,
-        "transformer-decoder-ffn-depth": 2,
+        "transformer-dim-ffn": config.d_ff, "transformer-decoder-dim-ffn": config.d_ff,
+        "transformer-ffn-depth": 2, "transformer-decoder-ffn-depth": 2,
         "transformer-ffn-activation": config.activation,
-        "transformer-preprocess": "",
-        "transformer-postprocess": "dan",
-        "transformer-postprocess-emb": "d",
-        "transformer-postprocess-top": "",
+        "transformer-preprocess": "", "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "d", "transformer-postprocess-top": "",
         "transformer-decoder-autoreg": "rnn" if config.decoder_cell == "ssru" else "self-attention",
-        "dec-cell": "ssru",
-        "dec-cell-base-depth": 2,
-        "dec-cell-high-depth": 1,
-        "transformer-no-projection": False,
-        "transformer-no-bias": False,
-        "transformer-no-affine": False,
-        "transformer-pool": False,
-        "transformer-tied-layers": [],
-        "transformer-train-position-embeddings": False,
+        "dec-cell": "ssru", "dec-cell-base-depth": 2, "dec-cell-high-depth": 1,
+        "transformer-no-projection": False, "transformer-no-bias": False, "transformer-no-affine": False,
+        "transformer-pool": False, "transformer-tied-layers": [], "transformer-train-position-embeddings": False,
         "transformer-guided-alignment-layer": "last",
-        "tied-embeddings": not shared,
-        "tied-embeddings-src": False,
-        "tied-embeddings-all": shared,
-        "ulr": False,
-        "skip": False,
-        "layer-normalization": False,
-        "input-types": [],
-        "lemma-dim-emb": 0,
+        "tied-embeddings": not shared, "tied-embeddings-src": False, "tied-embeddings-all": shared,
+        "ulr": False, "skip": False, "layer-normalization": False, "input-types": [], "lemma-dim-emb": 0,
         "version": "v1.12.0",
-    }
-    return _yaml(settings)
+    })  # fmt: skip
 
 
 def _decoder_settings(exported: Exported) -> str:
@@ -181,18 +142,17 @@ def _decoder_settings(exported: Exported) -> str:
 
 
 def _yaml(settings: dict[str, Any]) -> str:
-    def value(one: Any) -> str:
-        if isinstance(one, bool):
-            return str(one).lower()
-        if isinstance(one, list):
-            return "[" + ", ".join(map(value, one)) + "]"
-        return f'"{one}"' if isinstance(one, str) else str(one)
+    def written(value: Any) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, list):
+            return "[" + ", ".join(map(written, value)) + "]"
+        return f'"{value}"' if isinstance(value, str) else str(value)
 
-    return "".join(f"{name}: {value(one)}\n" for name, one in settings.items())
+    return "".join(f"{name}: {written(value)}\n" for name, value in settings.items())
 
 
 def limits(exported: Exported) -> list[str]:
-    """See `Exporter.limits`."""
     notes = [
         "Beam search of Marian divides log-probabilities by n^a (`normalize`), not by ((5 + n) / 6)^a, so some outputs "
         "of beam search differ. Greedy outputs are the same.",
@@ -208,7 +168,6 @@ def limits(exported: Exported) -> list[str]:
 
 
 def usage(exported: Exported, name: str) -> str:
-    """See `Exporter.usage`."""
     vocabularies = ", ".join(f'"{name}/{file}"' for file in _files(exported))
     model = f"{name}/{_model_file(exported)}"
     return f"""from pymarian import Translator
@@ -219,7 +178,7 @@ print(translator.translate("Hello!"))
 
 
 def consumer(exported: Exported, folder: Path) -> Consumer:
-    """See `Exporter.consumer`: `transduce import`, because Marian does not give logits."""
+    """`transduce import`, because Marian does not give logits."""
     return OwnReader(folder)
 
 

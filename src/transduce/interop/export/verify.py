@@ -12,7 +12,8 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.errors import ModelError
 from transduce.interop.export.exporter import Consumer, Exported
-from transduce.interop.export.vocabulary import typed_tag
+from transduce.interop.import_model import import_model
+from transduce.interop.vocabulary import typed_tag
 from transduce.models.folder import load_model
 from transduce.models.model import Model
 from transduce.search.engine import Job, output_limit, search_all
@@ -31,8 +32,6 @@ GREEDY = SearchConfig(beam=1, min_length=1)
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of a comparison."""
-
     consumer: str
     sentences: int
     identical: int
@@ -83,7 +82,10 @@ def make_samples(exported: Exported, texts: Sequence[str]) -> Samples:
         targets = [exported.direction[1]]
     languages = [targets[n % len(targets)] for n in range(len(texts))]
     marked = [mark(text, language) for text, language in zip(texts, languages, strict=True)]
-    typed = [text if one is None else f"{typed_tag(one)} {text}" for text, one in zip(texts, languages, strict=True)]
+    typed = [
+        text if language is None else f"{typed_tag(language)} {text}"
+        for text, language in zip(texts, languages, strict=True)
+    ]
     sources = exported.tokenizer.encode_all(marked, marked=True)
     return Samples(typed, sources, *greedy(exported.model, sources))
 
@@ -96,13 +98,13 @@ def verify(exported: Exported, consumer: Consumer, samples: Samples) -> Verifica
         if ours.shape != theirs.shape:
             raise ModelError(f"{consumer.name}: {_at(text)}the logits have the shape {tuple(theirs.shape)}")
         # Markers below EOS are never produced; some toolkits give them another logit for that reason.
-        own = (ours - theirs)[:, EOS:].abs().max()
-        if not own <= MOST_DIFFERENCE:
+        largest = float((ours - theirs)[:, EOS:].abs().max())
+        if not largest <= MOST_DIFFERENCE:
             raise ModelError(
-                f"{consumer.name}: {_at(text)}logits differ by {float(own):.1e}, more than {MOST_DIFFERENCE:.0e}; "
+                f"{consumer.name}: {_at(text)}logits differ by {largest:.1e}, more than {MOST_DIFFERENCE:.0e}; "
                 "nothing was written"
             )
-        difference = max(difference, float(own))
+        difference = max(difference, largest)
     identical, first = compare_outputs(consumer, samples)
     if identical < LEAST_IDENTICAL * len(samples.texts):
         raise ModelError(
@@ -143,19 +145,15 @@ class OwnReader:
     name = "transduce import"
 
     def __init__(self, path: Path) -> None:
-        from transduce.interop.import_model import import_model
-
         with tempfile.TemporaryDirectory() as folder:
             import_model(path, Path(folder) / "model", foreign=True)
             saved = load_model(Path(folder) / "model")
         self._model, self._tokenizer = saved.model, saved.tokenizer
 
     def logits(self, text: str, output: Sequence[int]) -> Tensor:
-        """See `Consumer`."""
         return forced_logits(self._model, self._tokenizer.encode(text), output)
 
     def translate(self, texts: Sequence[str], limits: Sequence[int]) -> list[list[int]]:
-        """See `Consumer`."""
         return greedy(self._model, self._tokenizer.encode_all(texts))[0]
 
 

@@ -6,8 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from transduce.corpora.check import language
-from transduce.corpora.check.language import Alphabet, LanguageDetector, LanguageModel, SideScripts, WrongLanguage
+from transduce.corpora.check.language import Alphabet, LanguageDetector, SideScripts, TrigramModel, WrongLanguage
 from transduce.corpora.check.lexicon import unshared_text, words
 
 
@@ -33,7 +32,7 @@ def detector(sources: list[str], targets: list[str]) -> LanguageDetector:
 def test_the_likelihood_is_that_of_a_trigram_model_of_the_other_half_with_witten_bell_smoothing() -> None:
     sample = ["abab", "abba", "abab", "abba"]
     alphabet = Alphabet(sample)
-    model = LanguageModel(alphabet, np.array([0, 1, 2, 3]), sample)
+    model = TrigramModel(alphabet, np.array([0, 1, 2, 3]), sample)
     for number, half in ((0, "abba"), (1, "abab")):
         started = ["\n\n" + half] * 2
         three = Counter(text[n : n + 3] for text in started for n in range(len(text) - 2))
@@ -111,4 +110,4 @@ def test_if_both_sides_are_in_one_language_no_side_is_in_the_other() -> None:
 
 def test_only_the_beginning_of_a_long_text_is_used() -> None:
     trigrams = Alphabet(ENGLISH).trigrams(["a" * 100_000, "b"])
-    assert trigrams.lengths.tolist() == [language._MAX_CHARACTERS, 1]
+    assert trigrams.lengths.tolist() == [1000, 1]
