@@ -38,6 +38,9 @@ class Feature:
     """Subclasses of `Task`."""
     task_settings: Names = field(default_factory=dict)
     """The settings of those of these tasks that have any: the section with the name of the task, a frozen dataclass."""
+    evaluations: Names = field(default_factory=dict)
+    """Functions that score models of these tasks on a test set, for `transduce evaluate` (cli/evaluate.py). They are
+    not methods of `Task`, because translations are scored without torch."""
     uses: Names = field(default_factory=dict)
     """How to use models of these tasks, as the end of a message to someone who tries to translate with one."""
     readers: Names = field(default_factory=dict)
@@ -82,6 +85,7 @@ FEATURES = {
     ),
     "translation": Feature(
         tasks={"translate": "transduce.translation.task:Translate"},
+        evaluations={"translate": "transduce.translation.evaluate:evaluate_translations"},
         commands={
             "translate": "transduce.translation.commands.translate:translate",
             "score": "transduce.translation.commands.score:score",
@@ -100,6 +104,7 @@ FEATURES = {
     ),
     "parsing": Feature(
         tasks={"parse": "transduce.parsing.task:Parse"},
+        evaluations={"parse": "transduce.parsing.evaluate:evaluate_trees"},
         uses={"parse": "use it with: transduce parse"},
         readers={"trees": "transduce.parsing.trees:TREES"},
         commands={"parse": "transduce.parsing.command:parse"},
@@ -122,6 +127,7 @@ FEATURES = {
     "classification": Feature(
         tasks={"classify": "transduce.classification.task:Classify"},
         task_settings={"classify": "transduce.classification.task:ClassifyConfig"},
+        evaluations={"classify": "transduce.classification.evaluate:evaluate_classes"},
         uses={"classify": "use it with: transduce classify"},
         readers={
             "labelled": "transduce.classification.labelled:LABELLED",
@@ -132,6 +138,7 @@ FEATURES = {
     "speech": Feature(
         tasks={"transcribe": "transduce.speech.task:Transcribe"},
         task_settings={"transcribe": "transduce.speech.task:TranscribeConfig"},
+        evaluations={"transcribe": "transduce.speech.evaluate:evaluate_speech"},
         uses={"transcribe": "use it with: transduce transcribe"},
         readers={"speech": "transduce.speech.recordings:SPEECH"},
         commands={"transcribe": "transduce.speech.command:transcribe"},

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.classification.evaluate import ClassScores, evaluate_classes
+from transduce.classification.evaluate import ClassScores
 from transduce.config import require
 from transduce.data.batch import Batch
 from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
@@ -21,7 +21,7 @@ from transduce.errors import DataError
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.training.task import Evaluation, Task, ValidationScore
+from transduce.training.task import Task, ValidationScore
 from transduce.training.validation import Validation
 
 _IMAGES_AT_ONCE = 256
@@ -174,7 +174,3 @@ class Classify(Task):
                 for (text, label), guess in zip(first, predicted, strict=False)
             ]
         return ValidationScore(scores.accuracy, samples, {"macro_f1": scores.macro_f1}, confusion=scores.to_table())
-
-    @classmethod
-    def evaluate(cls, request: Evaluation) -> None:
-        evaluate_classes(request)

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 from transduce.config import Table, to_table
 from transduce.files.pairs import ReadReport
 from transduce.models.model import Model
-from transduce.parsing.evaluate import evaluate_trees, score_trees
+from transduce.parsing.evaluate import score_trees
 from transduce.parsing.parser import PARSING_SEARCH, Parser
 from transduce.parsing.trees import MalformedTreeError, Tree, delinearize, linearize, read_corpus
-from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchConfig
-from transduce.training.task import Evaluation, Scoring, ValidationScore
+from transduce.search.options import SearchConfig
+from transduce.training.task import Scoring, ValidationScore
 from transduce.training.validation import Validation
 from transduce.translation.task import Translate
 
@@ -20,7 +20,6 @@ class Parse(Translate):
 
     reader = "trees"
     translates = False
-    evaluated_with = (*SINGLE_OUTPUT_OPTIONS, "mbr")
     score_name = "F1"
     defaults: ClassVar[Table] = {"search": to_table(PARSING_SEARCH)}
 
@@ -60,10 +59,6 @@ class Parse(Translate):
         well_formed = 100 * sum(tree is not None for tree in trees) / len(trees)
         more = {"precision": total.precision, "recall": total.recall, "well_formed": well_formed}
         return ValidationScore(total.f1, samples, more, files)
-
-    @classmethod
-    def evaluate(cls, request: Evaluation) -> None:
-        evaluate_trees(request)
 
     def calibrate(self, model: Model, validation: Validation, options: SearchConfig) -> dict[str, Any]:
         """See `Task`: trees have no confidence."""

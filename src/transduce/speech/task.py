@@ -14,12 +14,11 @@ from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
 from transduce.errors import DataError
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
-from transduce.speech.command import SEARCH_OPTIONS
-from transduce.speech.evaluate import evaluate_speech, exact_match, word_error_rate
+from transduce.speech.evaluate import exact_match, word_error_rate
 from transduce.speech.sound import RATE, SILENCE
 from transduce.speech.transcriber import SpeechOptions, Transcriber
 from transduce.tokenizers.tokenizer import EOS
-from transduce.training.task import Evaluation, Scoring, Task, ValidationScore
+from transduce.training.task import Scoring, Task, ValidationScore
 from transduce.training.validation import Validation
 from transduce.translation.task import pack_pairs
 
@@ -56,7 +55,6 @@ class Transcribe(Task):
         "train": {"batch_tokens": 64 * RATE},  # tokens of the source are samples
     }
     validation_tokens = 64 * RATE
-    evaluated_with = SEARCH_OPTIONS
 
     settings: TranscribeConfig
 
@@ -145,7 +143,3 @@ class Transcribe(Task):
         ]
         more = {"wer": word_error_rate(outputs, references)}
         return ValidationScore(exact_match(outputs, references), samples, more)
-
-    @classmethod
-    def evaluate(cls, request: Evaluation) -> None:
-        evaluate_speech(request)

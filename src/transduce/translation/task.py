@@ -10,15 +10,14 @@ from transduce.data.packing import Example, PackedBatch, PackedStream
 from transduce.files.languages import mark
 from transduce.models.alignment import cross_attention
 from transduce.models.model import Model, ModelConfig
-from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchConfig
+from transduce.search.options import SearchConfig
 from transduce.tokenizers.symbols import escape
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.training.task import Evaluation, Scoring, Task, ValidationScore
+from transduce.training.task import Scoring, Task, ValidationScore
 from transduce.training.validation import Validation
 from transduce.translation.bleu_tokenizer import choose_tokenizer, load_tokenizer
 from transduce.translation.calibration import MIN_PAIRS, fit_calibration
 from transduce.translation.confidence import ANY
-from transduce.translation.evaluate import evaluate_translations
 from transduce.translation.protect import Protection
 from transduce.translation.scores import bleu, chrf, sentence_chrf
 from transduce.translation.translator import Translator
@@ -32,7 +31,6 @@ class Translate(Task):
 
     score_name = "BLEU"
     translates = True
-    evaluated_with = (*SINGLE_OUTPUT_OPTIONS, "tokenize", "to", "from", "engine")
     measured = ("source_vocab_size",)
 
     def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,10 +108,6 @@ class Translate(Task):
                 calibration, _ = fit_calibration(translator, [(src, ref) for src, ref in chosen], target)
                 calibrations[target or ANY] = calibration.to_table()
         return calibrations
-
-    @classmethod
-    def evaluate(cls, request: Evaluation) -> None:
-        evaluate_translations(request)
 
     def worst(self, samples: list[dict[str, str]], count: int) -> list[dict[str, Any]]:
         """See `Task`: those with the lowest chrF."""
