@@ -100,7 +100,7 @@ FEATURES = {
         tasks={"language_model": "transduce.language_model.task:LanguageModel"},
         uses={"language_model": "use it with: transduce generate or transduce score"},
         commands={"generate": "transduce.language_model.command:generate"},
-        hooks={"score_texts": "transduce.language_model.score_command:score_texts"},
+        hooks={"score_texts": "transduce.language_model.command:score_texts"},
     ),
     "parsing": Feature(
         tasks={"parse": "transduce.parsing.task:Parse"},
@@ -120,8 +120,8 @@ FEATURES = {
             "denoise": "train a translation model from it with: transduce train --start-from",
         },
         commands={
-            "fill": "transduce.encoders.fill_command:fill",
-            "embed": "transduce.encoders.embed_command:embed",
+            "fill": "transduce.encoders.command:fill",
+            "embed": "transduce.encoders.command:embed",
         },
     ),
     "classification": Feature(
@@ -131,7 +131,7 @@ FEATURES = {
         uses={"classify": "use it with: transduce classify"},
         readers={
             "labelled": "transduce.classification.labelled:LABELLED",
-            "images": "transduce.classification.images:IMAGES",
+            "images": "transduce.classification.labelled:IMAGES",
         },
         commands={"classify": "transduce.classification.command:classify"},
     ),
@@ -140,7 +140,7 @@ FEATURES = {
         task_settings={"transcribe": "transduce.speech.task:TranscribeConfig"},
         evaluations={"transcribe": "transduce.speech.evaluate:evaluate_speech"},
         uses={"transcribe": "use it with: transduce transcribe"},
-        readers={"speech": "transduce.speech.recordings:SPEECH"},
+        readers={"speech": "transduce.speech.sound:SPEECH"},
         commands={"transcribe": "transduce.speech.command:transcribe"},
     ),
     "predecessors": Feature(
@@ -175,7 +175,7 @@ FEATURES = {
         commands={"demo": "transduce.corpora.demo_command:demo", "data": "transduce.corpora.command:data"},
         hooks={"missing_text": "transduce.corpora.get.catalogue:how_to_get"},
     ),
-    "cluster": Feature(hooks={"translate_with_ray": "transduce.cluster.command:translate_with_ray"}),
+    "cluster": Feature(hooks={"translate_with_ray": "transduce.cluster.ray:translate_with_ray"}),
     "environment": Feature(commands={"doctor": "transduce.environment:doctor"}),
     "paper": Feature(commands={"paper": "transduce.paper.command:paper"}),
 }

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from transduce.classification.images import Image, load_image
+from transduce.classification.labelled import Image, load_image
 from transduce.data.batch import Batch, Stream, batches_by_length
 from transduce.errors import DataError, ModelError
 from transduce.files.given_texts import require_texts

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.classification.classifier import Classifier
-from transduce.classification.images import IMAGES
-from transduce.classification.labelled import LABELLED
+from transduce.classification.labelled import IMAGES, LABELLED
 from transduce.cli.evaluate import Evaluation
 from transduce.cli.messages import warn_of_cut_texts
 from transduce.errors import ConfigError, DataError

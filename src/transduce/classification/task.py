@@ -63,11 +63,9 @@ class Classify(Task):
 
     @classmethod
     def of(cls, recipe: Any) -> Self:
-        """See `Task`."""
         return cls(recipe.task_settings, getattr(recipe.model, "source", "text"))
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`."""
         if self.settings.shift and not self._images:
             return "classify.shift is for images (model.source=image)"
         if config.architecture != "encoder_only":

@@ -70,7 +70,6 @@ class Denoise(Task):
         self._marks = np.array([ids[symbol] for symbol in SENTINELS] if t5 else [require_mask(tokenizer)])
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`."""
         if config.architecture == "encoder_decoder" and getattr(config, "source", None) != "audio":
             return None
         return "the task denoise needs model.architecture=encoder_decoder that reads text"

@@ -63,7 +63,6 @@ class Masked(Task):
         self._ordinary = np.array([token for token in range(EOS + 1, tokenizer.vocab_size) if token not in symbols])
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`."""
         if config.architecture != "encoder_only":
             return "the task masked needs model.architecture=encoder_only"
         if getattr(config, "classes", None):

@@ -51,7 +51,6 @@ class LanguageModel(Task):
         return "the task language_model needs another model: model.architecture=decoder_only"
 
     def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
-        """See `Task`."""
         return WindowPlan(shards, batch_tokens, seed, max_length)
 
     def pack(self, examples: Sequence[Example], seed: int = 0) -> PackedBatch:

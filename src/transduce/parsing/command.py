@@ -89,7 +89,7 @@ def parse(
 
 
 def _write(trees: "Iterable[Tree]", format: Format, file: TextIO) -> None:
-    from transduce.parsing.tree_drawing import draw_svg, draw_text
+    from transduce.parsing.trees import draw_svg, draw_text
 
     writers: dict[Format, Callable[[Tree], str]] = {"brackets": str, "text": draw_text, "svg": draw_svg}
     for tree in trees:

@@ -9,7 +9,7 @@ from transduce.cli.evaluate import Evaluation
 from transduce.errors import ConfigError
 from transduce.files.pairs import ReadReport
 from transduce.speech.command import SEARCH_OPTIONS
-from transduce.speech.recordings import read_speech
+from transduce.speech.sound import read_speech
 from transduce.speech.transcriber import Transcriber
 
 

@@ -63,7 +63,6 @@ class Transcribe(Task):
         self._longest = self._longest_validated = 0
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`."""
         if getattr(config, "source", None) != "audio" or config.architecture != "encoder_decoder":
             return "the task transcribe needs a model that reads sound: --style whisper, or model.source=audio"
         if getattr(config, "positions", None) != "learned":
@@ -115,7 +114,6 @@ class Transcribe(Task):
         return None
 
     def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
-        """See `Task`."""
         if not validation.texts:
             return []
         sounds, texts = zip(*validation.texts, strict=True)
