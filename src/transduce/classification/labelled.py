@@ -143,10 +143,10 @@ def folder_images(folder: Path) -> Iterator[tuple[Image, str, str]]:
     classes = sorted(path for path in folder.iterdir() if path.is_dir())
     paths: list[Path] = []
     for of_class in classes:
-        own = sorted(path for path in of_class.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
-        if not own:
+        images = sorted(path for path in of_class.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
+        if not images:
             raise DataError(f"{of_class}: the class has no image ({', '.join(IMAGE_SUFFIXES)})")
-        paths += own
+        paths += images
     channels = 1
     for path in paths:
         with _opened(path) as image:
@@ -214,7 +214,7 @@ def read_npz(path: Path) -> tuple[npt.NDArray[np.uint8], list[str]]:
     _require_plain_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            if (size := sum(one.file_size for one in archive.infolist())) > _MAX_BYTES:
+            if (size := sum(member.file_size for member in archive.infolist())) > _MAX_BYTES:
                 raise DataError(f"{path}: {size:,} bytes are more than the {_MAX_BYTES:,} that are read")
         with np.load(path, allow_pickle=False) as content:
             images, labels = (

@@ -146,7 +146,7 @@ class Classify(Task):
                 raise DataError(f"validation images have the shape {wrong[0]}, training images {self._shape}")
             ids = [image.reshape(-1) for image in inputs]
             self.validation_tokens = _IMAGES_AT_ONCE * (int(np.prod(self._shape)) + 1)
-        examples: list[Example] = [(one, class_of[label]) for one, label in zip(ids, labels, strict=True)]
+        examples: list[Example] = [(tokens, class_of[label]) for tokens, label in zip(ids, labels, strict=True)]
         return examples
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
@@ -161,9 +161,9 @@ class Classify(Task):
                 right += (batch.labels_L - 1).tolist()
             return right
 
-        own = ClassScores.of(validation.interruptible(count), predicted, self._labels)
-        totals = validation.processes.total(*own.counts_CC.reshape(-1).tolist())
-        scores = ClassScores(self._labels, np.array(totals, np.int64).reshape(own.counts_CC.shape))
+        counted = ClassScores.of(validation.interruptible(count), predicted, self._labels)
+        totals = validation.processes.total(*counted.counts_CC.reshape(-1).tolist())
+        scores = ClassScores(self._labels, np.array(totals, np.int64).reshape(counted.counts_CC.shape))
         samples = []
         if not self._images and validation.processes.is_main:
             first = validation.texts[: validation.scoring.samples] if validation.processes.count == 1 else []

@@ -49,7 +49,7 @@ def translate_with_ray(
 ) -> None:
     """Translate files into a folder with the model that `loading` describes, and report the progress."""
 
-    files = [one for one in inputs if isinstance(one, Path) and one != STANDARD_INPUT]
+    files = [path for path in inputs if isinstance(path, Path) and path != STANDARD_INPUT]
     if out is None or len(files) < len(inputs):
         raise ConfigError("--ray needs files to read, and a folder to write to: --out")
     if out.exists() and not out.is_dir():
@@ -61,10 +61,10 @@ def translate_with_ray(
     folders = models or [find_model(None)]
     to = target_language(ModelLanguages.of_facts(read_card(folders[0])["facts"]), inputs, source, target)
     others = {name: loading[name] for name in ("prefix", "protect")}
-    asked = request(folders, to, search, loading["glossary"], column=column, **others)
+    record = request(folders, to, search, loading["glossary"], column=column, **others)
     outputs = [out / path.name for path in files]
     with (
-        _recorded(RequestRecord(out.resolve(), asked), outputs, resume=resume),
+        _recorded(RequestRecord(out.resolve(), record), outputs, resume=resume),
         Progress(lambda: count_lines(inputs), 0, hidden=False) as progress,
     ):
         translate_files(

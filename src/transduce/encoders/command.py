@@ -53,14 +53,14 @@ def fill(
     for text in map(require_utf8, texts) if texts is not None else read_lines(STANDARD_INPUT):
         masks = encoder.fill(text, top=top)
         if as_json:
-            record = {"text": text, "masks": [[asdict(one) for one in fillings] for fillings in masks]}
+            record = {"text": text, "masks": [[asdict(filling) for filling in fillings] for fillings in masks]}
             print(json.dumps(record, ensure_ascii=False))
             continue
         for fillings in masks:
             if written:
                 print()
-            for one in fillings:
-                print(f"{one.probability:.4f}\t{_column(one.token)}\t{_column(one.text)}")
+            for filling in fillings:
+                print(f"{filling.probability:.4f}\t{_column(filling.token)}\t{_column(filling.text)}")
             written = True
 
 

@@ -75,11 +75,11 @@ def generate(
         )
     limits: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop_texts(stop or ())}
     generator = Generator.load(model, device=device, engine=engine, threads=threads, **options)
-    given = _checked(generator, prompts if prompts is not None else read_lines(STANDARD_INPUT), max_tokens)
+    checked = _checked(generator, prompts if prompts is not None else read_lines(STANDARD_INPUT), max_tokens)
     if as_json:
-        _write_json(generator, given, num, limits)
+        _write_json(generator, checked, num, limits)
     else:
-        _write_text(generator, given, num, limits)
+        _write_text(generator, checked, num, limits)
 
 
 def _checked(generator: "Generator", prompts: Iterable[str], max_tokens: int) -> Iterator[str]:
@@ -139,13 +139,13 @@ def score_texts(
     texts = _texts(files, document)
     total, tokens, characters, count = 0.0, 0, 0, 0
     while chunk := list(islice(texts, _WINDOW)):
-        for text, one in zip(chunk, generator.score(chunk, stride=stride), strict=True):
-            total, tokens = total + one.log_prob, tokens + len(one.tokens)
+        for text, score in zip(chunk, generator.score(chunk, stride=stride), strict=True):
+            total, tokens = total + score.log_prob, tokens + len(score.tokens)
             characters, count = characters + len(text), count + 1
             if jsonl:
-                print(json.dumps({"text": text, **asdict(one), "per_token": one.per_token}, ensure_ascii=False))
+                print(json.dumps({"text": text, **asdict(score), "per_token": score.per_token}, ensure_ascii=False))
             else:
-                print(f"{one.log_prob:.4f}\t{one.per_token:.4f}" if per_token else f"{one.log_prob:.4f}")
+                print(f"{score.log_prob:.4f}\t{score.per_token:.4f}" if per_token else f"{score.log_prob:.4f}")
     if not tokens:
         raise DataError(f"{', '.join(map(str, files))}: no text, so there is no perplexity")
     perplexity = math.exp(min(-total / tokens, 700))

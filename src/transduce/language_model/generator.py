@@ -125,12 +125,12 @@ class Generator:
         tokens. `options` are fields of SearchConfig for sampling; temperature=0 is greedy.
         """
         require_count(max_tokens, "max_tokens")
-        given = [prompts] if isinstance(prompts, str) else prompts
-        require_texts(given, "prompts")
-        if not stop_texts(stop) and (fast := self._search(given, max_tokens, self.with_options(options))) is not None:
+        texts = [prompts] if isinstance(prompts, str) else prompts
+        require_texts(texts, "prompts")
+        if not stop_texts(stop) and (fast := self._search(texts, max_tokens, self.with_options(options))) is not None:
             return fast[0] if isinstance(prompts, str) else fast
-        texts = [best[0].text for best in self.generations(given, max_tokens=max_tokens, stop=stop, **options)]
-        return texts[0] if isinstance(prompts, str) else texts
+        outputs = [best[0].text for best in self.generations(texts, max_tokens=max_tokens, stop=stop, **options)]
+        return outputs[0] if isinstance(prompts, str) else outputs
 
     def generations(
         self,
@@ -147,7 +147,7 @@ class Generator:
         outputs: list[list[Collected]] = [[Collected() for _ in range(num)] for _ in prompts]
         for event in self.events(prompts, num=num, max_tokens=max_tokens, stop=stop, **options):
             outputs[event.prompt][event.output].add(event)
-        return [[collected.generation(self.tokenizer) for collected in own] for own in outputs]
+        return [[collected.generation(self.tokenizer) for collected in of_prompt] for of_prompt in outputs]
 
     def stream(
         self,

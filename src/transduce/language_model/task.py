@@ -80,9 +80,9 @@ class LanguageModel(Task):
         generator = Generator(model, validation.trained_tokenizer, context=validation.data.max_length, config=options)
         chosen = list(_excerpts([text for (text,) in validation.texts], validation.scoring.samples))
         processes = validation.processes
-        own = [prompt for prompt, _ in chosen[processes.share]]
+        prompts = [prompt for prompt, _ in chosen[processes.share]]
         outputs = processes.gather(
-            validation.interruptible(lambda: generator.generate(own, max_tokens=_SAMPLE_TOKENS) if own else [])
+            validation.interruptible(lambda: generator.generate(prompts, max_tokens=_SAMPLE_TOKENS) if prompts else [])
         )
         samples = [
             {"source": prompt, "reference": original, "output": output}

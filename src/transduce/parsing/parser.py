@@ -192,7 +192,10 @@ def minimum_risk_tree(trees: Sequence[Tree], log_probs: Sequence[float]) -> Tree
             probabilities[constituent] = probabilities.get(constituent, 0.0) + weight
     half = sum(weights) / 2
     # Outermost first; sorting is stable, so constituents over the same words stay in the order of the trees.
-    chosen = sorted((one for one in probabilities if probabilities[one] > half), key=lambda one: (one[1], -one[2]))
+    chosen = sorted(
+        (constituent for constituent in probabilities if probabilities[constituent] > half),
+        key=lambda constituent: (constituent[1], -constituent[2]),
+    )
     return _build(chosen, trees[0].leaves())
 
 
@@ -287,7 +290,7 @@ class Parser:
         SearchConfig; the limits of an output's length have no effect, as the grammar bounds it.
         """
         paths = [path] if isinstance(path, str | Path) else path
-        folders = [find_model(Path(one)) for one in paths]
+        folders = [find_model(Path(name)) for name in paths]
         if threads:
             torch.set_num_threads(threads)
         saved = load_ensemble(folders, pick_device(device))
@@ -344,8 +347,8 @@ class Parser:
             for number, hypotheses in session.step():
                 if not hypotheses:
                     raise ModelError("the model's scores are not finite numbers")
-                candidates = [self._tree(one.tokens, sentences[number]) for one in hypotheses]
-                log_probs = [one.log_prob for one in hypotheses]
+                candidates = [self._tree(hypothesis.tokens, sentences[number]) for hypothesis in hypotheses]
+                log_probs = [hypothesis.log_prob for hypothesis in hypotheses]
                 trees[number] = minimum_risk_tree(candidates, log_probs) if self.mbr else candidates[0]
         return trees
 

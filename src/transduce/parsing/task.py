@@ -41,9 +41,9 @@ class Parse(Translate):
             self._references = list(read_corpus(validation.data.all_valid, ReadReport()))
         sentences = [validation.texts[number][0] for number in numbers]
         parser = Parser(model, validation.trained_tokenizer, config=options)
-        own = [sentence.split(" ") for sentence in sentences[processes.share]]
+        words = [sentence.split(" ") for sentence in sentences[processes.share]]
         outputs = processes.gather(
-            validation.interruptible(lambda: [" ".join(linearize(tree)) for tree in parser.parse(own)])
+            validation.interruptible(lambda: [" ".join(linearize(tree)) for tree in parser.parse(words)])
         )
         trees, references = [_tree(output) for output in outputs], [self._references[number] for number in numbers]
         samples = [

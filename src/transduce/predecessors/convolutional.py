@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -253,15 +253,16 @@ class ConvolutionalModel(Model):
         """Process one token per row; returns the logits (R, V) of the next token, and the new state."""
         token_RD = self._embed(token_R, torch.full_like(token_R, state.position), self.tgt_positions_TD)
         x_RD, before = token_RD, []
-        for block, own_RTD in zip(self.decoder, state.before, strict=True):
-            x_RD, new_RTD = cast(DecoderBlock, block).step(x_RD, token_RD, own_RTD, state)
+        for block, before_RTD in zip(self.decoder, state.before, strict=True):
+            assert isinstance(block, DecoderBlock)
+            x_RD, new_RTD = block.step(x_RD, token_RD, before_RTD, state)
             before.append(new_RTD)
         return F.linear(x_RD, self.output_weight_VD), replace(state, before=before, position=state.position + 1)
 
     def reorder(self, state: ConvolutionalState, index_BW: Tensor) -> ConvolutionalState:
         """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""
         row_R, sentences = index_BW.flatten(), len(state.k_BSD)
-        before = [own_RTD.index_select(0, row_R) for own_RTD in state.before]
+        before = [before_RTD.index_select(0, row_R) for before_RTD in state.before]
         if len(index_BW) == sentences:
             return replace(state, before=before)
         kept_B = index_BW[:, 0] // (len(state.before[0]) // sentences)
@@ -296,7 +297,9 @@ class ConvolutionalModel(Model):
     @property
     def alignment_attention(self) -> ConvolutionalAttention:
         """See `Model`: that of the last layer."""
-        return cast(DecoderBlock, self.decoder[-1]).attention
+        last = self.decoder[-1]
+        assert isinstance(last, DecoderBlock)
+        return last.attention
 
     def _embed(self, token_N: Tensor, position_N: Tensor, positions_TD: Tensor) -> Tensor:
         return self.dropout(lookup(token_N, self.embedding_VD) + lookup(position_N, positions_TD))

@@ -1,7 +1,7 @@
 """RNNsearch (Bahdanau et al., 2014): a recurrent encoder and decoder with attention, the Transformer's predecessor."""
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -239,7 +239,8 @@ class RecurrentModel(Model):
         context_RD, new, _ = self.attentive.step(token_RD, state.memory, state.layers[0])
         x_RD, layers = new[0], [new]
         for layer, old in zip(self.decoder, state.layers[1:], strict=True):
-            y_RD, new = cast(Recurrence, layer).step(x_RD, old)
+            assert isinstance(layer, Recurrence)
+            y_RD, new = layer.step(x_RD, old)
             x_RD = x_RD + y_RD
             layers.append(new)
         logits_RV = F.linear(self._read_out(x_RD, context_RD, token_RD), self.output_weight_VD)

@@ -133,8 +133,8 @@ class Transcribe(Task):
         transcriber = Transcriber(
             model, validation.tokenizer, config=replace(options, max_length=longest), speech=speech
         )
-        own = sounds[validation.processes.share]
-        outputs = validation.processes.gather(validation.interruptible(lambda: transcriber.transcribe_samples(own)))
+        shared = sounds[validation.processes.share]
+        outputs = validation.processes.gather(validation.interruptible(lambda: transcriber.transcribe_samples(shared)))
         samples = [
             {"source": f"{len(sound) / RATE:.1f} s", "output": output, "reference": reference}
             for sound, output, reference in zip(sounds, outputs, references, strict=True)

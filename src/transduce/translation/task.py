@@ -111,7 +111,7 @@ class Translate(Task):
 
     def worst(self, samples: list[dict[str, str]], count: int) -> list[dict[str, Any]]:
         """See `Task`: those with the lowest chrF."""
-        scores = sentence_chrf([one["output"] for one in samples], [one["reference"] for one in samples])
+        scores = sentence_chrf([sample["output"] for sample in samples], [sample["reference"] for sample in samples])
         order = sorted(range(len(samples)), key=lambda index: scores[index])
         return [samples[index] | {"chrf": round(scores[index], 1)} for index in order[:count]]
 
