@@ -43,8 +43,7 @@ def read_labelled(corpus: Corpus, report: ReadReport, *, reverse: bool = False) 
     """Yield the texts of a corpus and their labels; an unusable line is left out and counted.
 
     A .tsv file has text, tab, label on each line, or the columns that its first line names: text (or sentence) and
-    label. A .jsonl file or a table has rows with
-    the fields text (or sentence) and label. `reverse` has no meaning for them.
+    label. A .jsonl file or a table has rows with the fields text (or sentence) and label. `reverse` has no meaning.
     """
     report.noun = "text"
     for files in corpus:

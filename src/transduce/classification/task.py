@@ -73,7 +73,7 @@ class Classify(Task):
         return None
 
     def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Task`: the number of classes, and the size of the images."""
+        """The number of classes, and the size of the images."""
         self._labels = index["labels"]
         require(len(self._labels) > 1, f"all examples have the label {self._labels[0]}; a classifier needs several")
         if not self._images:
@@ -82,20 +82,18 @@ class Classify(Task):
         return {"classes": len(self._labels)} | dict(zip(self.measured[1:], self._shape, strict=True))
 
     def facts(self, config: ModelConfig) -> dict[str, Any]:
-        """See `Task`: the names of the classes."""
         return {"labels": list(self._labels)}
 
     def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
-        """See `Task`: images have one length."""
+        """Images have one length."""
         plan = EqualPlan if self._images else BatchPlan
         return plan(shards, batch_tokens, seed, growth, self.markers)
 
     def max_labels(self, tokens: int, segments: int) -> int:
-        """See `Task`: one for each text or image."""
+        """One for each text or image."""
         return segments
 
     def vary(self, examples: Sequence[Example], seed: int) -> Sequence[Example]:
-        """See `Task`: images are moved."""
         if not self.settings.shift:
             return examples
         return [(self._moved(np.asarray(pixels), seed), label) for pixels, label in examples]
@@ -111,7 +109,7 @@ class Classify(Task):
         return moved
 
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
-        """See `Task`: the stream `text` or `image`, and a label for each example."""
+        """The stream `text` or `image`, and a label for each example."""
         inputs, labels = zip(*examples, strict=True)
         if self._images:
             pixels = np.concatenate(inputs, dtype=np.int64, casting="unsafe")
@@ -124,7 +122,7 @@ class Classify(Task):
         return PackedBatch(streams, classes + 1, count=len(classes))
 
     def loss(self, model: Model, hidden_LD: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        """See `Task`: the classes are labels minus one; label 0 is filler."""
+        """The classes are labels minus one; label 0 is filler."""
         logits_LC, counts_L = model.logits(hidden_LD).float(), batch.labels_L > 0
         class_L = (batch.labels_L - 1).clamp(min=0)
         smoothed_L = F.cross_entropy(logits_LC, class_L, reduction="none", label_smoothing=smoothing)
@@ -132,7 +130,7 @@ class Classify(Task):
         return (smoothed_L * counts_L).sum(), (nll_L * counts_L).sum()
 
     def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
-        """See `Task`: a text that is too long is cut; a label without training examples is an error."""
+        """A text that is too long is cut; a label without training examples is an error."""
         class_of = {label: [number] for number, label in enumerate(self._labels)}
         inputs, labels = zip(*validation.texts, strict=True) if validation.texts else ((), ())
         if unknown := sorted(set(labels) - class_of.keys()):
@@ -150,7 +148,7 @@ class Classify(Task):
         return examples
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: accuracy, macro F1 and confusion matrix of all validation examples."""
+        """Accuracy, macro F1 and confusion matrix of all validation examples."""
         predicted: list[int] = []
 
         def count() -> list[int]:

@@ -38,6 +38,8 @@ from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.tokenizer import BOS
 
 MAX_TOKENS = 256
+Stop = str | Sequence[str]
+"""One or several texts before which an output ends."""
 _TOGETHER = 32
 """Number of outputs that are generated in one batch."""
 
@@ -95,12 +97,7 @@ class Generator:
 
     @overload
     def generate(  # type: ignore[overload-overlap]
-        self,
-        prompts: str,
-        *,
-        max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
-        **options: Unpack[SamplingOptions],
+        self, prompts: str, *, max_tokens: int = MAX_TOKENS, stop: Stop = (), **options: Unpack[SamplingOptions]
     ) -> str: ...
     @overload
     def generate(
@@ -108,7 +105,7 @@ class Generator:
         prompts: Sequence[str],
         *,
         max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
+        stop: Stop = (),
         **options: Unpack[SamplingOptions],
     ) -> list[str]: ...
     def generate(
@@ -116,7 +113,7 @@ class Generator:
         prompts: str | Sequence[str],
         *,
         max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
+        stop: Stop = (),
         **options: Unpack[SamplingOptions],
     ) -> str | list[str]:
         """Continue one prompt, or each prompt of a list; returns the continuations without the prompts.
@@ -138,7 +135,7 @@ class Generator:
         *,
         num: int = 1,
         max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
+        stop: Stop = (),
         **options: Unpack[SamplingOptions],
     ) -> list[list[Generation]]:
         """`num` continuations of each prompt, with tokens and log-probabilities; see `generate`."""
@@ -150,12 +147,7 @@ class Generator:
         return [[collected.generation(self.tokenizer) for collected in of_prompt] for of_prompt in outputs]
 
     def stream(
-        self,
-        prompt: str,
-        *,
-        max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
-        **options: Unpack[SamplingOptions],
+        self, prompt: str, *, max_tokens: int = MAX_TOKENS, stop: Stop = (), **options: Unpack[SamplingOptions]
     ) -> Iterator[str]:
         """Yield the continuation of a prompt as it is generated, in complete characters; see `generate`."""
         for event in self.events([prompt], max_tokens=max_tokens, stop=stop, **options):
@@ -168,7 +160,7 @@ class Generator:
         *,
         num: int = 1,
         max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
+        stop: Stop = (),
         **options: Unpack[SamplingOptions],
     ) -> Iterator[GenerationEvent]:
         """Yield every token of `num` continuations of each prompt when it is generated; see `generate`."""

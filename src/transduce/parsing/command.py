@@ -33,8 +33,7 @@ def parse(
         ),
     ] = None,
     format: Annotated[
-        Format,
-        typer.Option(help="How to write a tree: in brackets on one line, drawn as text, or drawn as SVG."),
+        Format, typer.Option(help="How to write a tree: in brackets on one line, drawn as text, or drawn as SVG.")
     ] = "brackets",
     words: Annotated[
         bool, typer.Option("--words", help="The text consists of words separated by spaces; do not split it further.")

@@ -28,11 +28,11 @@ class Parse(Translate):
         self._references: list[Tree] = []
 
     def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
-        """See `Task`: F1 needs nothing that may be missing."""
+        """F1 needs nothing that may be missing."""
         return None
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: F1, precision and recall of the first trees of each validation file, and of all together."""
+        """F1, precision and recall of the first trees of each validation file, and of all together."""
         scored, processes = validation.scored, validation.processes
         numbers = [number for _, trees in scored for number in range(len(validation.texts))[trees]]
         if not numbers:
@@ -50,18 +50,14 @@ class Parse(Translate):
             {"source": sentence, "reference": validation.texts[number][1], "output": output}
             for sentence, number, output in zip(sentences, numbers, outputs, strict=True)
         ]
-        files, start = {}, 0
-        for name, part in scored if len(scored) > 1 else []:
-            end = start + len(validation.texts[part])
-            files[name] = {"f1": score_trees(trees[start:end], references[start:end]).f1}
-            start = end
+        files = validation.by_file(lambda part: {"f1": score_trees(trees[part], references[part]).f1})
         total = score_trees(trees, references)
         well_formed = 100 * sum(tree is not None for tree in trees) / len(trees)
         more = {"precision": total.precision, "recall": total.recall, "well_formed": well_formed}
         return ValidationScore(total.f1, samples, more, files)
 
     def calibrate(self, model: Model, validation: Validation, options: SearchConfig) -> dict[str, Any]:
-        """See `Task`: trees have no confidence."""
+        """Trees have no confidence."""
         return {}
 
 

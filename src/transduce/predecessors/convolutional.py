@@ -144,13 +144,13 @@ class ConvolutionalConfig(ModelConfig):
         require(0 <= self.dropout < 1, "dropout must be at least 0 and below 1")
 
     def min_parameters(self, vocab_size: int) -> int:
-        """See `ModelConfig`: the elements of all matrices and learned positions."""
+        """The elements of all matrices and learned positions."""
         square, convolutions = self.d_model**2, self.encoder_layers + self.decoder_layers
         layers = 2 * self.kernel_width * square * convolutions + 2 * square * self.decoder_layers
         return (vocab_size + 2 * self.max_positions) * self.d_model + layers
 
     def sizes(self) -> dict[str, Any]:
-        """See `ModelConfig`; dropout is not included."""
+        """Dropout is not included."""
         return asdict(replace(self, dropout=0.0))
 
 
@@ -224,7 +224,7 @@ class ConvolutionalModel(Model):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, batch: Batch) -> Tensor:
-        """See `Model`: the decoder's output for the stream `tgt`, given the stream `src`."""
+        """The decoder's output for the stream `tgt`, given the stream `src`."""
         src, tgt = batch["src"], batch["tgt"]
         keys_ND, values_ND = self.encode(src)
         token_MD = self._embed(tgt.ids_N, tgt.segments.position_N, self.tgt_positions_TD)
@@ -271,16 +271,15 @@ class ConvolutionalModel(Model):
 
     @property
     def output_weight_VD(self) -> Tensor:
-        """See `Model`: the embedding matrix."""
         return self.embedding_VD
 
     @property
     def longest(self) -> int:
-        """See `Model`: the number of learned positions, less one for the marker."""
+        """The number of learned positions, less one for the marker."""
         return self.config.max_positions - 1
 
     def reserve(self, length: int) -> None:
-        """See `Model`: learned positions cannot grow."""
+        """Learned positions cannot grow."""
         reach = self.config.max_positions
         require(
             length <= reach, f"a text of {length} tokens exceeds the {reach} learned positions (model.max_positions)"
@@ -291,12 +290,11 @@ class ConvolutionalModel(Model):
 
     @property
     def captures(self) -> bool:
-        """See `Model`: the attention works on a padded grid, which is large in batches of fixed shapes."""
+        """The attention works on a padded grid, which is large in batches of fixed shapes."""
         return False
 
     @property
     def alignment_attention(self) -> ConvolutionalAttention:
-        """See `Model`: that of the last layer."""
         last = self.decoder[-1]
         assert isinstance(last, DecoderBlock)
         return last.attention

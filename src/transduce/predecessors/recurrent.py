@@ -169,14 +169,14 @@ class RecurrentConfig(ModelConfig):
         require(0 <= self.dropout < 1, "dropout must be at least 0 and below 1")
 
     def min_parameters(self, vocab_size: int) -> int:
-        """See `ModelConfig`: the elements of all matrices of recurrences and readout."""
+        """The elements of all matrices of recurrences and readout."""
         gates, square = 4 if self.cell == "lstm" else 3, self.d_model**2
         encoder = self.encoder_layers * gates * 3 * square // 2
         decoder = (3 + 2 * (self.decoder_layers - 1)) * gates * square
         return vocab_size * self.d_model + encoder + decoder + 3 * square
 
     def sizes(self) -> dict[str, Any]:
-        """See `ModelConfig`; dropout is not included."""
+        """Dropout is not included."""
         return asdict(replace(self, dropout=0.0))
 
 
@@ -208,7 +208,7 @@ class RecurrentModel(Model):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, batch: Batch) -> Tensor:
-        """See `Model`: the decoder's output for the stream `tgt`, given the stream `src`."""
+        """The decoder's output for the stream `tgt`, given the stream `src`."""
         src, tgt = batch["src"], batch["tgt"]
         memory_ND = self.encode(src)
         first, *others = self._initial_states(memory_ND, src)
@@ -257,12 +257,11 @@ class RecurrentModel(Model):
 
     @property
     def output_weight_VD(self) -> Tensor:
-        """See `Model`: the embedding matrix."""
         return self.embedding_VD
 
     @property
     def captures(self) -> bool:
-        """See `Model`: the loop over the decoder's steps is as long as the batch, so batches keep their own shapes."""
+        """The loop over the decoder's steps is as long as the batch, so batches keep their own shapes."""
         return False
 
     @property

@@ -73,12 +73,11 @@ class Transcribe(Task):
         return None
 
     def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Task`: none, but the longest recording must fit."""
+        """None, but the longest recording must fit."""
         self._longest = index["longest"]
         return {}
 
     def facts(self, config: ModelConfig) -> dict[str, Any]:
-        """See `Task`: how `Transcriber` reads recordings."""
         return {"transcribe": {"seconds": self._seconds(config)}}
 
     @staticmethod
@@ -86,7 +85,6 @@ class Transcribe(Task):
         return int(getattr(config, "max_frames", 0)) // _FRAMES
 
     def vary(self, examples: Sequence[Example], seed: int) -> Sequence[Example]:
-        """See `Task`: another speed and another volume."""
         if not self.settings.speed and not self.settings.gain:
             return examples
         return [(self._varied(np.asarray(samples), seed), text) for samples, text in examples]
@@ -102,14 +100,14 @@ class Transcribe(Task):
         return result
 
     def pack(self, examples: Sequence[Example], seed: int = 0) -> PackedBatch:
-        """See `Task`: the stream `src` has the samples, the stream `tgt` is as in translation."""
+        """The stream `src` has the samples, the stream `tgt` is as in translation."""
         sounds, targets = zip(*examples, strict=True)
         offsets = np.cumsum([0, *map(len, sounds)], dtype=np.int32)
         source = PackedStream(np.concatenate(sounds, dtype=np.int64, casting="unsafe"), offsets)
         return pack_pairs(source, PackedStream.of(targets, end=EOS))
 
     def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[Any, ...]]) -> str | None:
-        """See `Task`: `refusal` tells whether the longest recording fits."""
+        """`refusal` tells whether the longest recording fits."""
         self._longest_validated = max((len(samples_N) for samples_N, _ in examples), default=0)
         return None
 
@@ -123,7 +121,7 @@ class Transcribe(Task):
         return sorted(zip(sounds, ids, strict=True), key=lambda example: len(example[0]))
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: of the first recordings of each validation file."""
+        """Of the first recordings of each validation file."""
         chosen = [example for _, part in validation.scored for example in validation.texts[part]]
         if not chosen:
             return None

@@ -70,11 +70,11 @@ class Task(ABC):
     """Number of markers that each stream of a packed example has in addition to its tokens."""
     score_name: ClassVar[str] = "score"
     """Name of the score, for example BLEU; in lower case, it is the key in the metrics of a run."""
-    figures: ClassVar[Mapping[str, str]] = {"bleu": "BLEU", "chrf": "chrF"}
+    figures: ClassVar[Mapping[str, str]] = {}
     """Names of figures in the report, by their keys in the metrics of a run."""
     lower_is_better: ClassVar[frozenset[str]] = frozenset()
     """The keys of figures whose lowest value is the best."""
-    samples: ClassVar[tuple[str, tuple[str, str, str]]] = ("Translations", ("source", "translation", "reference"))
+    samples: ClassVar[tuple[str, tuple[str, str, str]]] = ("Outputs", ("source", "output", "reference"))
     """Heading of the samples in the report, and of the columns: what is given, the output, the reference."""
     defaults: ClassVar[Table] = {}
     """Settings of a recipe, by section, unless it gives others."""
