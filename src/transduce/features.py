@@ -38,6 +38,9 @@ class Feature:
     """Subclasses of `Task`."""
     task_settings: Names = field(default_factory=dict)
     """The settings of those of these tasks that have any: the section with the name of the task, a frozen dataclass."""
+    evaluations: Names = field(default_factory=dict)
+    """Functions that score models of these tasks on a test set, for `transduce evaluate` (cli/evaluate.py). They are
+    not methods of `Task`, because translations are scored without torch."""
     uses: Names = field(default_factory=dict)
     """How to use models of these tasks, as the end of a message to someone who tries to translate with one."""
     readers: Names = field(default_factory=dict)
@@ -84,6 +87,7 @@ FEATURES = {
     ),
     "translation": Feature(
         tasks={"translate": "transduce.translation.task:Translate"},
+        evaluations={"translate": "transduce.translation.evaluate:evaluate_translations"},
         commands={
             "translate": "transduce.translation.commands.translate:translate",
             "score": "transduce.translation.commands.score:score",
@@ -98,10 +102,11 @@ FEATURES = {
         tasks={"language_model": "transduce.language_model.task:LanguageModel"},
         uses={"language_model": "use it with: transduce generate or transduce score"},
         commands={"generate": "transduce.language_model.command:generate"},
-        hooks={"score_texts": "transduce.language_model.score_command:score_texts"},
+        hooks={"score_texts": "transduce.language_model.command:score_texts"},
     ),
     "parsing": Feature(
         tasks={"parse": "transduce.parsing.task:Parse"},
+        evaluations={"parse": "transduce.parsing.evaluate:evaluate_trees"},
         uses={"parse": "use it with: transduce parse"},
         readers={"trees": "transduce.parsing.trees:TREES"},
         commands={"parse": "transduce.parsing.command:parse"},
@@ -117,17 +122,18 @@ FEATURES = {
             "denoise": "train a translation model from it with: transduce train --start-from",
         },
         commands={
-            "fill": "transduce.encoders.fill_command:fill",
-            "embed": "transduce.encoders.embed_command:embed",
+            "fill": "transduce.encoders.command:fill",
+            "embed": "transduce.encoders.command:embed",
         },
     ),
     "classification": Feature(
         tasks={"classify": "transduce.classification.task:Classify"},
         task_settings={"classify": "transduce.classification.task:ClassifyConfig"},
+        evaluations={"classify": "transduce.classification.evaluate:evaluate_classes"},
         uses={"classify": "use it with: transduce classify"},
         readers={
             "labelled": "transduce.classification.labelled:LABELLED",
-            "images": "transduce.classification.images:IMAGES",
+            "images": "transduce.classification.labelled:IMAGES",
         },
         commands={"classify": "transduce.classification.command:classify"},
         front_ends={"image": "transduce.classification.patches:Patches"},
@@ -135,8 +141,9 @@ FEATURES = {
     "speech": Feature(
         tasks={"transcribe": "transduce.speech.task:Transcribe"},
         task_settings={"transcribe": "transduce.speech.task:TranscribeConfig"},
+        evaluations={"transcribe": "transduce.speech.evaluate:evaluate_speech"},
         uses={"transcribe": "use it with: transduce transcribe"},
-        readers={"speech": "transduce.speech.recordings:SPEECH"},
+        readers={"speech": "transduce.speech.sound:SPEECH"},
         commands={"transcribe": "transduce.speech.command:transcribe"},
         front_ends={"audio": "transduce.speech.frames:Frames"},
     ),
@@ -179,7 +186,7 @@ FEATURES = {
         commands={"demo": "transduce.corpora.demo_command:demo", "data": "transduce.corpora.command:data"},
         hooks={"missing_text": "transduce.corpora.get.catalogue:how_to_get"},
     ),
-    "cluster": Feature(hooks={"translate_with_ray": "transduce.cluster.command:translate_with_ray"}),
+    "cluster": Feature(hooks={"translate_with_ray": "transduce.cluster.ray:translate_with_ray"}),
     "environment": Feature(commands={"doctor": "transduce.environment:doctor"}),
     "paper": Feature(commands={"paper": "transduce.paper.command:paper"}),
 }

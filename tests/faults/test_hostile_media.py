@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from fault_injection import repetitions
 
-from transduce.classification import images
-from transduce.classification.images import load_image, read_idx, read_npz
+from transduce.classification import labelled as images
+from transduce.classification.labelled import load_image, read_idx, read_npz
 from transduce.errors import DataError
 from transduce.speech import sound
 from transduce.speech.sound import read_sound

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from transduce.nn.segments import pack_tokens
-from transduce.predecessors.recurrent_layers import Recurrence
+from transduce.predecessors.recurrent import Recurrence
 
 LETTERS = ["<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz"]
 START, END, LONGEST = 2, 3, 20

@@ -18,8 +18,7 @@ from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.observe import observe_attention
 from transduce.nn.segments import Segments
 from transduce.predecessors.additive_attention import additive_scores, masked_softmax
-from transduce.predecessors.convolution import GatedConvolution
-from transduce.predecessors.convolutional import ConvolutionalModel
+from transduce.predecessors.convolutional import ConvolutionalModel, GatedConvolution
 from transduce.predecessors.recurrent import RecurrentModel
 from transduce.search.beam import beam_search
 from transduce.search.options import SearchConfig

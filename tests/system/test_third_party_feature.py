@@ -179,7 +179,17 @@ def test_a_name_of_the_table_needs_no_entry_point(monkeypatch: pytest.MonkeyPatc
 
 
 def test_every_name_of_the_table_can_be_imported() -> None:
-    for column in ("models", "model_settings", "tasks", "task_settings", "readers", "commands", "exporters", "hooks"):
+    for column in (
+        "models",
+        "model_settings",
+        "tasks",
+        "task_settings",
+        "evaluations",
+        "readers",
+        "commands",
+        "exporters",
+        "hooks",
+    ):
         registry: Registry[Any] = Registry(column)
         assert all(registry[name] for name in registry)
         assert len(set(registry)) == len(registry)

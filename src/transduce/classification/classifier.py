@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from transduce.classification.images import Image, load_image
+from transduce.classification.labelled import Image, load_image
 from transduce.data.batch import Batch, Stream, batches_by_length
 from transduce.errors import DataError, ModelError
 from transduce.files.texts import require_texts
@@ -74,7 +74,7 @@ class Classifier:
         """The class of each text or image, in order."""
         result = []
         for probabilities in self.probabilities(inputs).tolist():
-            ranked = sorted(zip(probabilities, self.labels, strict=True), key=lambda one: -one[0])
+            ranked = sorted(zip(probabilities, self.labels, strict=True), key=lambda pair: -pair[0])
             result.append(Classification(ranked[0][1], ranked[0][0], {label: p for p, label in ranked}))
         return result
 
@@ -100,7 +100,7 @@ class Classifier:
                 yield numbers, Batch.of(device, text=[[BOS, *encoded[number], EOS] for number in numbers])
             return
         for start in range(0, len(inputs), _IMAGES_AT_ONCE):
-            images = [self._pixels(one) for one in inputs[start : start + _IMAGES_AT_ONCE]]
+            images = [self._pixels(image) for image in inputs[start : start + _IMAGES_AT_ONCE]]
             pixel_N = torch.from_numpy(np.concatenate(images).astype(np.int64)).to(device)
             segments = Segments.of_lengths([len(pixels) for pixels in images], device)
             yield (

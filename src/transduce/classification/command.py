@@ -48,9 +48,9 @@ def classify(
     classifier = Classifier.load(model, device=device, threads=threads)
     items = _items(classifier, inputs)
     while chunk := list(islice(items, _AT_ONCE)):
-        for one, found in zip(chunk, classifier.classify(chunk), strict=True):
+        for item, found in zip(chunk, classifier.classify(chunk), strict=True):
             if as_json:
-                record = {"image" if classifier.reads_images else "text": str(one), **vars(found)}
+                record = {"image" if classifier.reads_images else "text": str(item), **vars(found)}
                 print(json.dumps(record, ensure_ascii=False))
             else:
                 print(f"{found.label}\t{found.probability:.4f}")
@@ -69,7 +69,7 @@ def _items(classifier: "Classifier", inputs: Sequence[str] | None) -> "Iterator[
             yield Path(name)
         return
     texts = [as_input(word, "classify") for word in inputs] if inputs is not None else [STANDARD_INPUT]
-    for one in texts:
-        if isinstance(one, Path) and format_suffix(one) == ".tsv":
-            raise ConfigError(f"{one} has labels beside the texts; score them with: transduce evaluate --test {one}")
+    for text in texts:
+        if isinstance(text, Path) and format_suffix(text) == ".tsv":
+            raise ConfigError(f"{text} has labels beside the texts; score them with: transduce evaluate --test {text}")
     yield from lines_of(texts)

@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.classification.classifier import Classifier
-from transduce.classification.images import IMAGES
-from transduce.classification.labelled import LABELLED
+from transduce.classification.labelled import IMAGES, LABELLED
+from transduce.cli.evaluate import Evaluation
 from transduce.cli.messages import warn_of_cut_texts
 from transduce.errors import ConfigError, DataError
 from transduce.files.pairs import ReadReport
 from transduce.files.texts import one_line
-from transduce.training.task import Evaluation
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ class ClassScores:
 
 def evaluate_classes(request: Evaluation) -> None:
     """Print accuracy, macro F1 and the confusion matrix of a classifier on labelled texts or images."""
+    request.require_effect()
     src, refs, test = request.src, request.refs, request.test
     alone = len(request.folders) == 1 and not request.hyps and not request.out
     if not alone or (test is None) != (src is not None and len(refs) == 1):

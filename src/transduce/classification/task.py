@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.classification.evaluate import ClassScores, evaluate_classes
+from transduce.classification.evaluate import ClassScores
 from transduce.config import require
 from transduce.data.batch import Batch
 from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
@@ -21,7 +21,7 @@ from transduce.errors import DataError
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.training.task import Evaluation, Task, ValidationScore
+from transduce.training.task import Task, ValidationScore
 from transduce.training.validation import Validation
 
 _IMAGES_AT_ONCE = 256
@@ -63,11 +63,9 @@ class Classify(Task):
 
     @classmethod
     def of(cls, recipe: Any) -> Self:
-        """See `Task`."""
         return cls(recipe.task_settings, getattr(recipe.model, "source", "text"))
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`."""
         if self.settings.shift and not self._images:
             return "classify.shift is for images (model.source=image)"
         if config.architecture != "encoder_only":
@@ -75,7 +73,7 @@ class Classify(Task):
         return None
 
     def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Task`: the number of classes, and the size of the images."""
+        """The number of classes, and the size of the images."""
         self._labels = index["labels"]
         require(len(self._labels) > 1, f"all examples have the label {self._labels[0]}; a classifier needs several")
         if not self._images:
@@ -84,20 +82,18 @@ class Classify(Task):
         return {"classes": len(self._labels)} | dict(zip(self.measured[1:], self._shape, strict=True))
 
     def facts(self, config: ModelConfig) -> dict[str, Any]:
-        """See `Task`: the names of the classes."""
         return {"labels": list(self._labels)}
 
     def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
-        """See `Task`: images have one length."""
+        """Images have one length."""
         plan = EqualPlan if self._images else BatchPlan
         return plan(shards, batch_tokens, seed, growth, self.markers)
 
     def max_labels(self, tokens: int, segments: int) -> int:
-        """See `Task`: one for each text or image."""
+        """One for each text or image."""
         return segments
 
     def vary(self, examples: Sequence[Example], seed: int) -> Sequence[Example]:
-        """See `Task`: images are moved."""
         if not self.settings.shift:
             return examples
         return [(self._moved(np.asarray(pixels), seed), label) for pixels, label in examples]
@@ -113,7 +109,7 @@ class Classify(Task):
         return moved
 
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
-        """See `Task`: the stream `text` or `image`, and a label for each example."""
+        """The stream `text` or `image`, and a label for each example."""
         inputs, labels = zip(*examples, strict=True)
         if self._images:
             pixels = np.concatenate(inputs, dtype=np.int64, casting="unsafe")
@@ -126,7 +122,7 @@ class Classify(Task):
         return PackedBatch(streams, classes + 1, count=len(classes))
 
     def loss(self, model: Model, hidden_LD: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        """See `Task`: the classes are labels minus one; label 0 is filler."""
+        """The classes are labels minus one; label 0 is filler."""
         logits_LC, counts_L = model.logits(hidden_LD).float(), batch.labels_L > 0
         class_L = (batch.labels_L - 1).clamp(min=0)
         smoothed_L = F.cross_entropy(logits_LC, class_L, reduction="none", label_smoothing=smoothing)
@@ -134,7 +130,7 @@ class Classify(Task):
         return (smoothed_L * counts_L).sum(), (nll_L * counts_L).sum()
 
     def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
-        """See `Task`: a text that is too long is cut; a label without training examples is an error."""
+        """A text that is too long is cut; a label without training examples is an error."""
         class_of = {label: [number] for number, label in enumerate(self._labels)}
         inputs, labels = zip(*validation.texts, strict=True) if validation.texts else ((), ())
         if unknown := sorted(set(labels) - class_of.keys()):
@@ -148,11 +144,11 @@ class Classify(Task):
                 raise DataError(f"validation images have the shape {wrong[0]}, training images {self._shape}")
             ids = [image.reshape(-1) for image in inputs]
             self.validation_tokens = _IMAGES_AT_ONCE * (int(np.prod(self._shape)) + 1)
-        examples: list[Example] = [(one, class_of[label]) for one, label in zip(ids, labels, strict=True)]
+        examples: list[Example] = [(tokens, class_of[label]) for tokens, label in zip(ids, labels, strict=True)]
         return examples
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: accuracy, macro F1 and confusion matrix of all validation examples."""
+        """Accuracy, macro F1 and confusion matrix of all validation examples."""
         predicted: list[int] = []
 
         def count() -> list[int]:
@@ -163,9 +159,9 @@ class Classify(Task):
                 right += (batch.labels_L - 1).tolist()
             return right
 
-        own = ClassScores.of(validation.interruptible(count), predicted, self._labels)
-        totals = validation.processes.total(*own.counts_CC.reshape(-1).tolist())
-        scores = ClassScores(self._labels, np.array(totals, np.int64).reshape(own.counts_CC.shape))
+        counted = ClassScores.of(validation.interruptible(count), predicted, self._labels)
+        totals = validation.processes.total(*counted.counts_CC.reshape(-1).tolist())
+        scores = ClassScores(self._labels, np.array(totals, np.int64).reshape(counted.counts_CC.shape))
         samples = []
         if not self._images and validation.processes.is_main:
             first = validation.texts[: validation.scoring.samples] if validation.processes.count == 1 else []
@@ -174,7 +170,3 @@ class Classify(Task):
                 for (text, label), guess in zip(first, predicted, strict=False)
             ]
         return ValidationScore(scores.accuracy, samples, {"macro_f1": scores.macro_f1}, confusion=scores.to_table())
-
-    @classmethod
-    def evaluate(cls, request: Evaluation) -> None:
-        evaluate_classes(request)

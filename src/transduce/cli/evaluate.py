@@ -1,7 +1,9 @@
 """`transduce evaluate`."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,8 +21,66 @@ from transduce.cli.options import (
     scored_together,
     search_options,
 )
+from transduce.errors import ConfigError, ModelError
+from transduce.features import Registry, feature_with
 from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchOptions
 from transduce.training.train_config import BleuTokenizer
+
+TRANSLATE = "translate"
+"""The task of models whose card names none, and of translations that are given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A call of `transduce evaluate`: what is scored, and with which options."""
+
+    task: str
+    models: Sequence[Path | None]
+    """The models as the user names them; None is the bundled model. There may be none, but translations (`hyps`)."""
+    folders: Sequence[Path]
+    """The folder of each model."""
+    facts: Sequence[dict[str, Any]]
+    """The facts of each model's card."""
+    systems: Sequence[Sequence[Path]]
+    """The folders of each system: one, or all models of an ensemble."""
+    src: Path | None = None
+    refs: Sequence[Path] = ()
+    test: Path | None = None
+    hyps: Sequence[Path] = ()
+    out: Path | None = None
+    tokenize: str = "auto"
+    to: str | None = None
+    source: str | None = None
+    """The source language (--from)."""
+    reverse: bool | None = None
+    search: SearchOptions = field(default_factory=SearchOptions)
+    device: str = "auto"
+    engine: str = "auto"
+    threads: int | None = None
+    mbr: bool = False
+    as_json: bool = False
+
+    def require_effect(self, *effective: str) -> None:
+        """Raise an error if the user gives an option, of those that not every task has, that is not among these."""
+        others = {
+            "tokenize": self.tokenize != "auto",
+            "to": self.to,
+            "from": self.source,
+            "engine": self.engine != "auto",
+        }
+        for option in [*self.search, *(option for option, value in others.items() if value)]:
+            if option not in effective:
+                reason = (
+                    f"on a model of the task {self.task}"
+                    if self.models
+                    else "on translations that are given with --hyp"
+                )
+                raise ConfigError(f"--{option.replace('_', '-')} has no effect {reason}; leave it out")
+        if self.mbr and "mbr" not in effective:
+            raise ConfigError("--mbr has an effect on parsers only; leave it out")
+
+
+EVALUATIONS: Registry[Callable[[Evaluation], None]] = Registry("evaluations")
 
 
 @search_options(*SINGLE_OUTPUT_OPTIONS)
@@ -70,12 +130,8 @@ def evaluate(
     Several systems are compared by paired bootstrap resampling. A search option that is not given has the value stored
     with the model, usually the default shown here.
     """
-    with announce("loading PyTorch"):
-        from transduce.cli.outputs import refuse_overwriting, require_line_output
-        from transduce.errors import ConfigError
-        from transduce.models.folder import find_model, read_card
-        from transduce.training.task import Evaluation
-        from transduce.training.task_registry import TASKS
+    from transduce.cli.outputs import refuse_overwriting, require_line_output
+    from transduce.models.folder import find_model, read_card
 
     if reverse is not None and not test:
         raise ConfigError("--reverse is for --test, which has two sides; --src and --ref name the sides themselves")
@@ -94,21 +150,15 @@ def evaluate(
             "(--test has both sides)"
         )
     facts = [read_card(folder)["facts"] for folder in folders]
-    default = "translate"
-    named = [fact.get("task", default) for fact in facts]
-    name = next((name for name in named if name != default), default)
-    task = TASKS.get(name) or TASKS[default]
-    others = {"tokenize": tokenize != "auto", "to": to, "from": from_, "engine": engine != "auto"}
-    effective = {*task.evaluated_with} if models else {*others}  # without a model, no search runs
-    for option in [*options, *(option for option, value in others.items() if value)]:
-        if option not in effective:
-            reason = f"on a model of the task {name}" if models else "on translations that are given with --hyp"
-            raise ConfigError(f"--{option.replace('_', '-')} has no effect {reason}; leave it out")
-    if mbr and "mbr" not in effective:
-        raise ConfigError("--mbr has an effect on parsers only; leave it out")
-    task.evaluate(
+    tasks = [fact.get("task", TRANSLATE) for fact in facts]
+    task = next((task for task in tasks if task != TRANSLATE), TRANSLATE)
+    if task not in EVALUATIONS and (feature := feature_with("uses", task)):
+        raise ModelError(f"{folders[0]} was trained for the task {task}; {feature.uses[task]}")
+    with announce("loading PyTorch"):
+        run = EVALUATIONS.get(task) or EVALUATIONS[TRANSLATE]
+    run(
         Evaluation(
-            task=name, models=models, folders=folders, facts=facts, systems=systems, src=src, refs=refs, test=test,
+            task=task, models=models, folders=folders, facts=facts, systems=systems, src=src, refs=refs, test=test,
             hyps=hyps, out=out, tokenize=tokenize, to=to, source=from_, reverse=reverse, search=options, device=device,
             engine=engine, threads=threads, mbr=mbr, as_json=as_json,
         )

@@ -26,10 +26,7 @@ _OF_PAIRS = "translate"
 
 def init(
     recipe: Annotated[Path, typer.Argument(help="The file to write.", metavar="RECIPE")] = Path("recipe.toml"),
-    task: Annotated[
-        str | None,
-        typer.Option(help=TASK_HELP),
-    ] = None,
+    task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
     src: SrcOption = None,
     tgt: TgtOption = None,
     train: TrainOption = None,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -49,7 +49,6 @@ class Denoise(Task):
     reader = "lines"
     markers = 2
     score_name = "loss"
-    figures: ClassVar = {}
 
     settings: DenoiseConfig
 
@@ -59,24 +58,21 @@ class Denoise(Task):
 
     @property
     def symbols(self) -> Sequence[str]:
-        """See `Task`: the mask symbol is in every vocabulary."""
+        """The mask symbol is in every vocabulary."""
         return SENTINELS if self.settings.kind == "t5" else ()
 
     def set_tokenizer(self, tokenizer: AnyTokenizer) -> None:
-        """See `Task`: the symbols that take the place of spans."""
         super().set_tokenizer(tokenizer)
         ids = tokenizer.symbol_ids
         t5 = self.settings.kind == "t5"
         self._marks = np.array([ids[symbol] for symbol in SENTINELS] if t5 else [require_mask(tokenizer)])
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`."""
         if config.architecture == "encoder_decoder" and getattr(config, "source", None) != "audio":
             return None
         return "the task denoise needs model.architecture=encoder_decoder that reads text"
 
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
-        """See `Task`: streams and labels as in translation."""
         config = self.settings
         random = RandomExamples([ids for (ids,) in examples], seed)
         if config.kind == "t5":

@@ -56,14 +56,13 @@ class Masked(Task):
         self._ordinary = np.zeros(0, np.int64)
 
     def set_tokenizer(self, tokenizer: AnyTokenizer) -> None:
-        """See `Task`: the mask symbol, and the tokens that may replace others."""
+        """The mask symbol, and the tokens that may replace others."""
         super().set_tokenizer(tokenizer)
         self._mask = require_mask(tokenizer)
         symbols = set(tokenizer.symbol_ids.values())
         self._ordinary = np.array([token for token in range(EOS + 1, tokenizer.vocab_size) if token not in symbols])
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`."""
         if config.architecture != "encoder_only":
             return "the task masked needs model.architecture=encoder_only"
         if getattr(config, "classes", None):
@@ -71,7 +70,7 @@ class Masked(Task):
         return None
 
     def pack(self, examples: Sequence[Example], seed: int) -> PackedBatch:
-        """See `Task`: the stream `text`, and as labels the original tokens at the chosen positions."""
+        """The stream `text`, and as labels the original tokens at the chosen positions."""
         random = RandomExamples([ids for (ids,) in examples], seed)
         groups, sizes_B = random.groups, random.groups.sizes_B
         counts_B = np.floor(self.settings.share * sizes_B + random.number_of_each(0)).astype(np.int64)
@@ -91,11 +90,11 @@ class Masked(Task):
         return PackedBatch({"text": PackedStream(ids, offsets_B1)}, labels_L, len(labels_L), position_N[chosen_N])
 
     def max_labels(self, tokens: int, segments: int) -> int:
-        """See `Task`: the others need not go through the vocabulary."""
+        """The others need not go through the vocabulary."""
         return min(tokens, int(_MARGIN * self.settings.share * tokens) + 16)
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: the share of masked tokens whose most likely prediction is right."""
+        """The share of masked tokens whose most likely prediction is right."""
         samples: list[dict[str, str]] = []
 
         def count() -> tuple[int, int]:

@@ -89,7 +89,7 @@ class TextEncoder:
             allowed_X = torch.tensor(self._candidates[begins_word], device=self.model.device)
             best = probability_V[allowed_X].topk(min(top, len(allowed_X)))
             tokens = zip(allowed_X[best.indices].tolist(), best.values.tolist(), strict=True)
-            fillings.append([self._filling(parts, number, *one) for one in tokens])
+            fillings.append([self._filling(parts, number, *candidate) for candidate in tokens])
         return fillings
 
     def encode_masked(self, text: str) -> tuple[list[int], list[int]]:

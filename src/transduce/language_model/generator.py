@@ -37,6 +37,8 @@ from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.tokenizer import BOS
 
 MAX_TOKENS = 256
+Stop = str | Sequence[str]
+"""One or several texts before which an output ends."""
 _TOGETHER = 32
 """Number of outputs that are generated in one batch."""
 
@@ -94,12 +96,7 @@ class Generator:
 
     @overload
     def generate(  # type: ignore[overload-overlap]
-        self,
-        prompts: str,
-        *,
-        max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
-        **options: Unpack[SamplingOptions],
+        self, prompts: str, *, max_tokens: int = MAX_TOKENS, stop: Stop = (), **options: Unpack[SamplingOptions]
     ) -> str: ...
     @overload
     def generate(
@@ -107,7 +104,7 @@ class Generator:
         prompts: Sequence[str],
         *,
         max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
+        stop: Stop = (),
         **options: Unpack[SamplingOptions],
     ) -> list[str]: ...
     def generate(
@@ -115,7 +112,7 @@ class Generator:
         prompts: str | Sequence[str],
         *,
         max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
+        stop: Stop = (),
         **options: Unpack[SamplingOptions],
     ) -> str | list[str]:
         """Continue one prompt, or each prompt of a list; returns the continuations without the prompts.
@@ -124,12 +121,12 @@ class Generator:
         tokens. `options` are fields of SearchConfig for sampling; temperature=0 is greedy.
         """
         require_count(max_tokens, "max_tokens")
-        given = [prompts] if isinstance(prompts, str) else prompts
-        require_texts(given, "prompts")
-        if not stop_texts(stop) and (fast := self._search(given, max_tokens, self.with_options(options))) is not None:
+        texts = [prompts] if isinstance(prompts, str) else prompts
+        require_texts(texts, "prompts")
+        if not stop_texts(stop) and (fast := self._search(texts, max_tokens, self.with_options(options))) is not None:
             return fast[0] if isinstance(prompts, str) else fast
-        texts = [best[0].text for best in self.generations(given, max_tokens=max_tokens, stop=stop, **options)]
-        return texts[0] if isinstance(prompts, str) else texts
+        outputs = [best[0].text for best in self.generations(texts, max_tokens=max_tokens, stop=stop, **options)]
+        return outputs[0] if isinstance(prompts, str) else outputs
 
     def generations(
         self,
@@ -137,7 +134,7 @@ class Generator:
         *,
         num: int = 1,
         max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
+        stop: Stop = (),
         **options: Unpack[SamplingOptions],
     ) -> list[list[Generation]]:
         """`num` continuations of each prompt, with tokens and log-probabilities; see `generate`."""
@@ -146,15 +143,10 @@ class Generator:
         outputs: list[list[Collected]] = [[Collected() for _ in range(num)] for _ in prompts]
         for event in self.events(prompts, num=num, max_tokens=max_tokens, stop=stop, **options):
             outputs[event.prompt][event.output].add(event)
-        return [[collected.generation(self.tokenizer) for collected in own] for own in outputs]
+        return [[collected.generation(self.tokenizer) for collected in of_prompt] for of_prompt in outputs]
 
     def stream(
-        self,
-        prompt: str,
-        *,
-        max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
-        **options: Unpack[SamplingOptions],
+        self, prompt: str, *, max_tokens: int = MAX_TOKENS, stop: Stop = (), **options: Unpack[SamplingOptions]
     ) -> Iterator[str]:
         """Yield the continuation of a prompt as it is generated, in complete characters; see `generate`."""
         for event in self.events([prompt], max_tokens=max_tokens, stop=stop, **options):
@@ -167,7 +159,7 @@ class Generator:
         *,
         num: int = 1,
         max_tokens: int = MAX_TOKENS,
-        stop: str | Sequence[str] = (),
+        stop: Stop = (),
         **options: Unpack[SamplingOptions],
     ) -> Iterator[GenerationEvent]:
         """Yield every token of `num` continuations of each prompt when it is generated; see `generate`."""

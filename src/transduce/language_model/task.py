@@ -44,17 +44,16 @@ class LanguageModel(Task):
     }  # fmt: skip
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`: other models read pairs, or see the tokens that they should predict."""
+        """Other models read pairs, or see the tokens that they should predict."""
         if config.architecture not in _NOT_CAUSAL:
             return None
         return "the task language_model needs another model: model.architecture=decoder_only"
 
     def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
-        """See `Task`."""
         return WindowPlan(shards, batch_tokens, seed, max_length)
 
     def pack(self, examples: Sequence[Example], seed: int = 0) -> PackedBatch:
-        """See `Task`: a window of n + 1 tokens is n inputs in the stream `text`, and n labels."""
+        """A window of n + 1 tokens is n inputs in the stream `text`, and n labels."""
         windows = [np.asarray(ids, dtype=np.int64) for (ids,) in examples]
         inputs: Ids = np.concatenate([window[:-1] for window in windows])
         labels: Ids = np.concatenate([window[1:] for window in windows])
@@ -63,26 +62,24 @@ class LanguageModel(Task):
         return PackedBatch({"text": PackedStream(inputs, offsets)}, labels, count=int((labels != PAD).sum()))
 
     def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
-        """See `Task`: consecutive windows of all validation documents."""
         ids = [validation.trained_tokenizer.encode_document(text) for (text,) in validation.texts]
         stream = np.array([BOS, *(token for document in ids for token in (*document, EOS))], dtype=np.int64)
         length = validation.data.max_length
         return [(stream[start : start + length + 1],) for start in range(0, len(stream) - 1, length)]
 
     def more_figures(self, nll: float, validation: Validation) -> dict[str, float]:
-        """See `Task`: bits per character."""
         return {"bits_per_character": nll / math.log(2) / sum(len(text) for (text,) in validation.texts)}
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: samples that continue prompts of the validation text; the loss is the criterion."""
+        """Samples that continue prompts of the validation text; the loss is the criterion."""
         if not isinstance(model, Decoder):
             return None
         generator = Generator(model, validation.trained_tokenizer, context=validation.data.max_length, config=options)
         chosen = list(_excerpts([text for (text,) in validation.texts], validation.scoring.samples))
         processes = validation.processes
-        own = [prompt for prompt, _ in chosen[processes.share]]
+        prompts = [prompt for prompt, _ in chosen[processes.share]]
         outputs = processes.gather(
-            validation.interruptible(lambda: generator.generate(own, max_tokens=_SAMPLE_TOKENS) if own else [])
+            validation.interruptible(lambda: generator.generate(prompts, max_tokens=_SAMPLE_TOKENS) if prompts else [])
         )
         samples = [
             {"source": prompt, "reference": original, "output": output}

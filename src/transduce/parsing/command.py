@@ -33,8 +33,7 @@ def parse(
         ),
     ] = None,
     format: Annotated[
-        Format,
-        typer.Option(help="How to write a tree: in brackets on one line, drawn as text, or drawn as SVG."),
+        Format, typer.Option(help="How to write a tree: in brackets on one line, drawn as text, or drawn as SVG.")
     ] = "brackets",
     words: Annotated[
         bool, typer.Option("--words", help="The text consists of words separated by spaces; do not split it further.")
@@ -89,7 +88,7 @@ def parse(
 
 
 def _write(trees: "Iterable[Tree]", format: Format, file: TextIO) -> None:
-    from transduce.parsing.tree_drawing import draw_svg, draw_text
+    from transduce.parsing.trees import draw_svg, draw_text
 
     writers: dict[Format, Callable[[Tree], str]] = {"brackets": str, "text": draw_text, "svg": draw_svg}
     for tree in trees:

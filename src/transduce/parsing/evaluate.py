@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transduce.cli.evaluate import Evaluation
 from transduce.cli.messages import log
 from transduce.errors import ConfigError
 from transduce.files.pairs import ReadReport
 from transduce.parsing.parser import Parser
 from transduce.parsing.trees import ROOT, Leaf, Tree, read_corpus
-from transduce.training.task import Evaluation
+from transduce.search.options import SINGLE_OUTPUT_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ def _brackets(tree: Tree, kept: Sequence[bool], conventions: Conventions) -> Cou
 
 def evaluate_trees(request: Evaluation) -> None:
     """Parse the words of the trees of a file with each model, or ensemble of several, and print the scores."""
+    request.require_effect(*SINGLE_OUTPUT_OPTIONS, "mbr")
     if not request.test or request.src or request.refs or request.hyps:
         raise ConfigError("a parser is evaluated with trees: give --test with a file of trees, and nothing else")
     if request.out and len(request.systems) != 1:

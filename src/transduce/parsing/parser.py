@@ -1,12 +1,19 @@
-"""The parser: English text in, constituency trees out."""
+"""The parser: English text in, constituency trees out.
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+The search is held to the grammar of linearized trees, so every output is a tree over the words of its sentence.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
+from math import exp
 from pathlib import Path
 from typing import Unpack, overload
 
 import torch
+from torch import Tensor
 
 from transduce.config import build
 from transduce.errors import ConfigError, DataError, ModelError
@@ -15,15 +22,35 @@ from transduce.models.ensemble import load_ensemble
 from transduce.models.folder import find_model
 from transduce.models.model import Model
 from transduce.nn.device import pick_device
-from transduce.parsing.minimum_risk_tree import minimum_risk_tree
-from transduce.parsing.tree_grammar import TreeGrammar, most_brackets
-from transduce.parsing.trees import ROOT, Leaf, Tree, bracket_labels, leaf, split_words, without_brackets
+from transduce.parsing.trees import ROOT, Leaf, Tree, bracket_labels, leaf
 from transduce.search.engine import Job
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.search.plain_engine import PlainEngine
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import SPACE_MARK
+from transduce.tokenizers.tokenizer import EOS, PAD
+from transduce.translation.abbreviations import Abbreviations, matches
 
+_BRACKETS = {"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"}
+_WHOLE = re.compile(r"-[LR][RC]B-|\w+://\S*\w/?|www\.\S*\w|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+"""Text that is one word: brackets as the treebank writes them, addresses."""
+_WORD = re.compile(
+    rf"""{_WHOLE.pattern}
+    | \d+(?:[.,:]\d+)+\w*            # 1,000.50
+    | (?:[^\W\d_]\.){{2,}}           # U.S., e.g.
+    | \w+?(?=n['’]t\b)|n['’]t\b      # do n't
+    | ['’](?:s|re|ve|ll|d|m)\b       # it 's
+    | \w+
+    | \.{{2,}} | --+
+    | \S                             # any other mark by itself
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_ENGLISH = "en"
+MOST_IN_A_ROW = 10
+"""The most opening brackets without a word between them; no tree of CRAFT and GUM has more."""
+_Constituent = tuple[str, int, int, int]
+"""Label, first word, the word after the last one, and the number of equal constituents around it."""
 Sentence = str | Sequence[str]
 """A text, which is split into words, or the words themselves."""
 
@@ -34,6 +61,174 @@ _TOKENS_ON_GPU, _TOKENS_ON_CPU = 200_000, 8192
 """Source tokens times beam that are searched at once."""
 _WINDOW_ON_GPU, _WINDOW_ON_CPU = 8192, 256
 """Number of sentences that are read together; more do not increase throughput."""
+
+
+def split_words(text: str) -> list[str]:
+    """The words and punctuation marks of an English sentence; round and curly brackets are written -LRB-, -RRB- ..."""
+    words: list[str] = []
+    end = -1
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if word == "." and match.start() == end and _is_abbreviation(words[-1], text[match.end() :]):
+            words[-1] += word
+        elif word.lower() == "cannot":
+            words += [word[:3], word[3:]]
+        else:
+            words.append(_BRACKETS.get(word, word))
+        end = match.end()
+    return words
+
+
+def without_brackets(words: Sequence[str]) -> list[str]:
+    """Words as a tree may contain them: without round brackets and spaces."""
+    text = " ".join(words).replace("(", _BRACKETS["("]).replace(")", _BRACKETS[")"])
+    return text.split()
+
+
+def _is_abbreviation(word: str, rest: str) -> bool:
+    """Whether a full stop after a word belongs to it; the one at the end of the sentence is a word of its own."""
+    table = Abbreviations.of(_ENGLISH)
+    return bool(rest.strip("\"'”’)] ")) and (matches(word, table.never) or matches(word, table.sometimes))
+
+
+def most_brackets(words: int) -> int:
+    """The most constituents of a tree with this many words; no tree of CRAFT and GUM has more."""
+    return 3 * words // 2 + 4
+
+
+@dataclass(frozen=True)
+class TreeGrammar:
+    """The tokens of linearized trees: brackets and the first pieces of words."""
+
+    closing: Mapping[int, int]
+    """The closing bracket of each opening bracket."""
+    word_starts: frozenset[int]
+    """The pieces that begin a word; every other piece continues one."""
+
+    def constrain(self, sources: Sequence[Sequence[int]], device: torch.device | str) -> "TreeConstraint":
+        """The constraint for sentences with these source tokens."""
+        return TreeConstraint(self, sources, device)
+
+
+class TreeConstraint:
+    """Allows the next piece of the sentence, an opening bracket before a word, and the innermost closing bracket.
+
+    Brackets are balanced, contain at least one word each, and never split a word. All words come in order within one
+    root, after whose closing bracket only the end marker is allowed. The number of brackets is bounded, in total and in
+    a row, so every search ends, and one whose model prefers a wrong word does not open brackets endlessly.
+    """
+
+    def __init__(self, grammar: TreeGrammar, sources: Sequence[Sequence[int]], device: torch.device | str) -> None:
+        assert all(sources), "a tree has at least one word"
+        tokens = [*grammar.closing, *grammar.closing.values(), *(token for source in sources for token in source)]
+        step_V = torch.zeros(max(tokens) + 1, dtype=torch.long)
+        closing_V = torch.full_like(step_V, PAD)
+        opening_O = torch.tensor(list(grammar.closing))
+        step_V[opening_O], step_V[list(grammar.closing.values())] = 1, -1
+        closing_V[opening_O] = torch.tensor(list(grammar.closing.values()))
+        rows, starts = [], []
+        for source in sources:
+            rows.append(torch.tensor([*source, PAD]))
+            starts.append(torch.tensor([*(token in grammar.word_starts for token in source), True]))
+        most_B = [most_brackets(int(start.sum()) - 1) for start in starts]
+        self.limits = [len(source) + 2 * most for source, most in zip(sources, most_B, strict=True)]
+        self._step_V = step_V.to(device)
+        """The change of depth: 1 for an opening bracket, -1 for a closing bracket, 0 for a piece of a word."""
+        self._closing_V, self._opening_O = closing_V.to(device), opening_O.to(device)
+        self._piece_BS = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD).to(device)
+        self._is_start_BS = torch.nn.utils.rnn.pad_sequence(starts, batch_first=True).to(device)
+        """Whether a word begins at each position, or the sentence ends before it."""
+        self._length_B1 = torch.tensor([[len(source)] for source in sources], device=device)
+        self._most_B1 = torch.tensor(most_B, device=device)[:, None]
+
+    def allowed(self, sentence_B: Sequence[int], prefix_BWT: Tensor, vocab_size: int) -> Tensor:
+        t = prefix_BWT.shape[2]
+        index_B = torch.tensor(sentence_B, device=prefix_BWT.device)
+        length_B1, most_B1 = self._length_B1[index_B], self._most_B1[index_B]
+        prefix_BWT = prefix_BWT.clamp(max=len(self._step_V) - 1)
+        step_BWT = self._step_V[prefix_BWT]
+        depth_BW = step_BWT.sum(-1)
+        is_open_BWT = step_BWT == 1
+        used_BW = torch.minimum((step_BWT == 0).sum(-1), length_B1)
+        if t:
+            # The innermost open bracket is the last one that was opened at the present depth.
+            is_innermost_BWT = is_open_BWT & (step_BWT.cumsum(-1) == depth_BW[:, :, None])
+            order_T = torch.arange(t, device=prefix_BWT.device)
+            last_BW1 = torch.where(is_innermost_BWT, order_T, 0).amax(-1, keepdim=True)
+            close_BW = self._closing_V[prefix_BWT.gather(2, last_BW1)[:, :, 0]]
+            after_opening_BW = is_open_BWT[:, :, -1]
+        else:
+            close_BW, after_opening_BW = torch.full_like(depth_BW, PAD), torch.zeros_like(depth_BW, dtype=torch.bool)
+        words_left_BW = used_BW < length_B1
+        at_start_BW = self._is_start_BS[index_B].gather(1, used_BW)
+        is_complete_BW = (depth_BW <= 0) & (t > 0)
+        may_open_BW = at_start_BW & words_left_BW & ~is_complete_BW & (is_open_BWT.sum(-1) < most_B1)
+        may_open_BW &= is_open_BWT[:, :, -MOST_IN_A_ROW:].sum(-1) < MOST_IN_A_ROW
+        may_close_BW = at_start_BW & ~after_opening_BW & ((depth_BW > 1) | (depth_BW == 1) & ~words_left_BW)
+
+        allowed_BWV = torch.zeros(*depth_BW.shape, vocab_size, dtype=torch.bool, device=prefix_BWT.device)
+        allowed_BWV[:, :, self._opening_O] = may_open_BW[:, :, None]
+        piece_BW = self._piece_BS[index_B].gather(1, used_BW)
+        allowed_BWV.scatter_(2, piece_BW[:, :, None], (words_left_BW & (depth_BW > 0))[:, :, None])
+        allowed_BWV.scatter_(2, close_BW[:, :, None], may_close_BW[:, :, None])
+        allowed_BWV[:, :, EOS] = is_complete_BW
+        return allowed_BWV
+
+
+def minimum_risk_tree(trees: Sequence[Tree], log_probs: Sequence[float]) -> Tree:
+    """The tree with the lowest expected number of constituents that differ from the right tree.
+
+    A constituent that is left out is missing with its probability, one that is not is wrong otherwise. So the tree has
+    those with more than half of the probability. As any two of them are together in a tree, they do not cross.
+
+    The trees have the same words, and the first one is the most probable; probabilities are normalized. Words that are
+    in no constituent are children of a root node.
+    """
+    highest = max(log_probs)
+    weights = [exp(log_prob - highest) for log_prob in log_probs]
+    probabilities: dict[_Constituent, float] = {}
+    for tree, weight in zip(trees, weights, strict=True):
+        for constituent in _constituents(tree):
+            probabilities[constituent] = probabilities.get(constituent, 0.0) + weight
+    half = sum(weights) / 2
+    # Outermost first; sorting is stable, so constituents over the same words stay in the order of the trees.
+    chosen = sorted(
+        (constituent for constituent in probabilities if probabilities[constituent] > half),
+        key=lambda constituent: (constituent[1], -constituent[2]),
+    )
+    return _build(chosen, trees[0].leaves())
+
+
+def _constituents(tree: Tree) -> list[_Constituent]:
+    """The constituents of a tree, outermost first."""
+    found: list[_Constituent] = []
+    counts: Counter[tuple[str, int, int]] = Counter()
+
+    def visit(node: Tree, start: int) -> int:
+        end = start + len(node.leaves())
+        found.append((node.label, start, end, counts[node.label, start, end]))
+        counts[node.label, start, end] += 1
+        for child in node.children:
+            start = start + 1 if isinstance(child, Leaf) else visit(child, start)
+        return end
+
+    visit(tree, 0)
+    return found
+
+
+def _build(constituents: Sequence[_Constituent], leaves: Sequence[Leaf]) -> Tree:
+    """The tree of constituents that do not cross, which are in the order of their opening brackets."""
+    open_nodes: list[tuple[_Constituent, list[Tree | Leaf]]] = [((ROOT, 0, len(leaves), 0), [])]
+    following = list(reversed(constituents))
+    for position, word in enumerate(leaves):
+        while following and following[-1][1] == position:
+            open_nodes.append((following.pop(), []))
+        open_nodes[-1][1].append(word)
+        while len(open_nodes) > 1 and open_nodes[-1][0][2] == position + 1:
+            (label, *_), children = open_nodes.pop()
+            open_nodes[-1][1].append(Tree(label, tuple(children)))
+    _, children = open_nodes.pop()
+    return children[0] if len(children) == 1 and isinstance(children[0], Tree) else Tree(ROOT, tuple(children))
 
 
 class Parser:
@@ -95,7 +290,7 @@ class Parser:
         SearchConfig; the limits of an output's length have no effect, as the grammar bounds it.
         """
         paths = [path] if isinstance(path, str | Path) else path
-        folders = [find_model(Path(one)) for one in paths]
+        folders = [find_model(Path(name)) for name in paths]
         if threads:
             torch.set_num_threads(threads)
         saved = load_ensemble(folders, pick_device(device))
@@ -152,8 +347,8 @@ class Parser:
             for number, hypotheses in session.step():
                 if not hypotheses:
                     raise ModelError("the model's scores are not finite numbers")
-                candidates = [self._tree(one.tokens, sentences[number]) for one in hypotheses]
-                log_probs = [one.log_prob for one in hypotheses]
+                candidates = [self._tree(hypothesis.tokens, sentences[number]) for hypothesis in hypotheses]
+                log_probs = [hypothesis.log_prob for hypothesis in hypotheses]
                 trees[number] = minimum_risk_tree(candidates, log_probs) if self.mbr else candidates[0]
         return trees
 

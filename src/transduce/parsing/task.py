@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 from transduce.config import Table, to_table
 from transduce.files.pairs import ReadReport
 from transduce.models.model import Model
-from transduce.parsing.evaluate import evaluate_trees, score_trees
+from transduce.parsing.evaluate import score_trees
 from transduce.parsing.parser import PARSING_SEARCH, Parser
 from transduce.parsing.trees import MalformedTreeError, Tree, delinearize, linearize, read_corpus
-from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchConfig
-from transduce.training.task import Evaluation, Scoring, ValidationScore
+from transduce.search.options import SearchConfig
+from transduce.training.task import Scoring, ValidationScore
 from transduce.training.validation import Validation
 from transduce.translation.task import Translate
 
@@ -20,7 +20,6 @@ class Parse(Translate):
 
     reader = "trees"
     translates = False
-    evaluated_with = (*SINGLE_OUTPUT_OPTIONS, "mbr")
     score_name = "F1"
     defaults: ClassVar[Table] = {"search": to_table(PARSING_SEARCH)}
 
@@ -29,11 +28,11 @@ class Parse(Translate):
         self._references: list[Tree] = []
 
     def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
-        """See `Task`: F1 needs nothing that may be missing."""
+        """F1 needs nothing that may be missing."""
         return None
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: F1, precision and recall of the first trees of each validation file, and of all together."""
+        """F1, precision and recall of the first trees of each validation file, and of all together."""
         scored, processes = validation.scored, validation.processes
         numbers = [number for _, trees in scored for number in range(len(validation.texts))[trees]]
         if not numbers:
@@ -42,31 +41,23 @@ class Parse(Translate):
             self._references = list(read_corpus(validation.data.all_valid, ReadReport()))
         sentences = [validation.texts[number][0] for number in numbers]
         parser = Parser(model, validation.trained_tokenizer, config=options)
-        own = [sentence.split(" ") for sentence in sentences[processes.share]]
+        words = [sentence.split(" ") for sentence in sentences[processes.share]]
         outputs = processes.gather(
-            validation.interruptible(lambda: [" ".join(linearize(tree)) for tree in parser.parse(own)])
+            validation.interruptible(lambda: [" ".join(linearize(tree)) for tree in parser.parse(words)])
         )
         trees, references = [_tree(output) for output in outputs], [self._references[number] for number in numbers]
         samples = [
             {"source": sentence, "reference": validation.texts[number][1], "output": output}
             for sentence, number, output in zip(sentences, numbers, outputs, strict=True)
         ]
-        files, start = {}, 0
-        for name, part in scored if len(scored) > 1 else []:
-            end = start + len(validation.texts[part])
-            files[name] = {"f1": score_trees(trees[start:end], references[start:end]).f1}
-            start = end
+        files = validation.by_file(lambda part: {"f1": score_trees(trees[part], references[part]).f1})
         total = score_trees(trees, references)
         well_formed = 100 * sum(tree is not None for tree in trees) / len(trees)
         more = {"precision": total.precision, "recall": total.recall, "well_formed": well_formed}
         return ValidationScore(total.f1, samples, more, files)
 
-    @classmethod
-    def evaluate(cls, request: Evaluation) -> None:
-        evaluate_trees(request)
-
     def calibrate(self, model: Model, validation: Validation, options: SearchConfig) -> dict[str, Any]:
-        """See `Task`: trees have no confidence."""
+        """Trees have no confidence."""
         return {}
 
 

@@ -1,8 +1,14 @@
-"""Constituency trees in the notation of the Penn Treebank."""
+"""Constituency trees: the notation of the Penn Treebank, linearized trees, drawings.
+
+In a linearized tree, every bracket is a word of its own, with its label: `(S (NP The cat )NP (VP sat )VP . )S`. The
+words of the sentence stay, and their part-of-speech tags are left out. Words never contain brackets: the treebank
+writes `-LRB-` and `-RRB-` for those of a text.
+"""
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -11,7 +17,6 @@ from transduce.files.files import MAX_LINE_BYTES, raw_lines
 from transduce.files.pairs import Corpus, ReadReport
 from transduce.files.readers import Reader, Tokens
 from transduce.tokenizers.symbols import SPACE_MARK
-from transduce.translation.abbreviations import Abbreviations, matches
 
 ROOT = "TOP"
 """Label of the node around a written tree."""
@@ -32,6 +37,9 @@ _PUNCTUATION_TAGS = {
 }  # fmt: skip
 _MAX_DEPTH = 400
 """Limit for the depth of a tree that is read, as trees are processed recursively."""
+_LEVEL, _GAP, _MARGIN, _FONT_SIZE = 44.0, 14.0, 10.0, 14
+_CHARACTER = 0.62 * _FONT_SIZE
+"""Width of a character of the monospaced font."""
 
 
 class MalformedTreeError(DataError):
@@ -320,47 +328,72 @@ TREES = Reader(
 )
 
 
-_BRACKETS = {"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"}
-_WHOLE = re.compile(r"-[LR][RC]B-|\w+://\S*\w/?|www\.\S*\w|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-"""Text that is one word: brackets as the treebank writes them, addresses."""
-_WORD = re.compile(
-    rf"""{_WHOLE.pattern}
-    | \d+(?:[.,:]\d+)+\w*            # 1,000.50
-    | (?:[^\W\d_]\.){{2,}}           # U.S., e.g.
-    | \w+?(?=n['’]t\b)|n['’]t\b      # do n't
-    | ['’](?:s|re|ve|ll|d|m)\b       # it 's
-    | \w+
-    | \.{{2,}} | --+
-    | \S                             # any other mark by itself
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-_ENGLISH = "en"
+def draw_text(tree: Tree) -> str:
+    """A tree with one line for each constituent and each word, indented by its depth."""
+    return "\n".join([tree.label, *_branches(tree)])
 
 
-def split_words(text: str) -> list[str]:
-    """The words and punctuation marks of an English sentence; round and curly brackets are written -LRB-, -RRB- ..."""
-    words: list[str] = []
-    end = -1
-    for match in _WORD.finditer(text):
-        word = match[0]
-        if word == "." and match.start() == end and _is_abbreviation(words[-1], text[match.end() :]):
-            words[-1] += word
-        elif word.lower() == "cannot":
-            words += [word[:3], word[3:]]
+def draw_svg(tree: Tree) -> str:
+    """A tree as an SVG image: parents above their children, words in one row at the bottom."""
+    drawing = _Drawing(_depth(tree))
+    drawing.place(tree, 0)
+    width, height = drawing.right - _GAP + _MARGIN, drawing.bottom + _FONT_SIZE
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="monospace" font-size="{_FONT_SIZE}" '
+        f'text-anchor="middle"><rect width="100%" height="100%" fill="#fff"/><g stroke="#888">'
+        f"{''.join(drawing.lines)}</g>{''.join(drawing.texts)}</svg>"
+    )
+
+
+def _branches(tree: Tree) -> list[str]:
+    lines: list[str] = []
+    for number, child in enumerate(tree.children, start=1):
+        corner, bar = ("└─ ", "   ") if number == len(tree.children) else ("├─ ", "│  ")
+        if isinstance(child, Leaf):
+            lines.append(corner + _described(child))
         else:
-            words.append(_BRACKETS.get(word, word))
-        end = match.end()
-    return words
+            lines += [corner + child.label, *(bar + line for line in _branches(child))]
+    return lines
 
 
-def without_brackets(words: Sequence[str]) -> list[str]:
-    """Words as a tree may contain them: without round brackets and spaces."""
-    text = " ".join(words).replace("(", _BRACKETS["("]).replace(")", _BRACKETS[")"])
-    return text.split()
+def _described(leaf: Leaf) -> str:
+    return leaf.word if leaf.tag in (UNKNOWN_TAG, leaf.word) else f"{leaf.tag} {leaf.word}"
 
 
-def _is_abbreviation(word: str, rest: str) -> bool:
-    """Whether a full stop after a word belongs to it; the one at the end of the sentence is a word of its own."""
-    table = Abbreviations.of(_ENGLISH)
-    return bool(rest.strip("\"'”’)] ")) and (matches(word, table.never) or matches(word, table.sometimes))
+def _depth(node: Tree | Leaf) -> int:
+    return 1 + max((_depth(child) for child in node.children), default=0) if isinstance(node, Tree) else 0
+
+
+class _Drawing:
+    """Lines and texts of an SVG, placed from left to right."""
+
+    def __init__(self, depth: int) -> None:
+        self.lines: list[str] = []
+        self.texts: list[str] = []
+        self.right = _MARGIN
+        """Where the next word may begin."""
+        self.bottom = _MARGIN + _FONT_SIZE + _LEVEL * depth
+        """The line of the words."""
+
+    def place(self, node: Tree | Leaf, level: int) -> float:
+        """Place a node and all below it; returns the x coordinate of its centre."""
+        text = node.label if isinstance(node, Tree) else _described(node)
+        width = _CHARACTER * len(text)
+        left = self.right
+        if isinstance(node, Leaf) or not node.children:
+            x, y = left + width / 2, self.bottom
+            self.right += width + _GAP
+        else:
+            y = _MARGIN + _FONT_SIZE + _LEVEL * level
+            below = [(self.place(child, level + 1), child) for child in node.children]
+            x = max((below[0][0] + below[-1][0]) / 2, left + width / 2)
+            self.right = max(self.right, x + width / 2 + _GAP)
+            for child_x, child in below:
+                child_y = self.bottom if isinstance(child, Leaf) else y + _LEVEL
+                self.lines.append(
+                    f'<line x1="{x:.1f}" y1="{y + 5:.1f}" x2="{child_x:.1f}" y2="{child_y - _FONT_SIZE:.1f}"/>'
+                )
+        weight = "" if isinstance(node, Leaf) else ' font-weight="bold"'
+        self.texts.append(f'<text x="{x:.1f}" y="{y:.1f}"{weight}>{escape(text)}</text>')
+        return x

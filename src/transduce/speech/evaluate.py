@@ -5,15 +5,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from transduce.cli.evaluate import Evaluation
 from transduce.errors import ConfigError
 from transduce.files.pairs import ReadReport
-from transduce.speech.recordings import read_speech
+from transduce.speech.command import SEARCH_OPTIONS
+from transduce.speech.sound import read_speech
 from transduce.speech.transcriber import Transcriber
-from transduce.training.task import Evaluation
 
 
 def evaluate_speech(request: Evaluation) -> None:
     """Print the word error rate and the exact match of transcripts of the recordings that a .tsv file names."""
+    request.require_effect(*SEARCH_OPTIONS)
     test = request.test
     if len(request.folders) != 1 or not test or request.src or request.refs or request.hyps or request.out:
         raise ConfigError("a speech model is evaluated by itself: give --test with a .tsv of sound files and texts")

@@ -14,12 +14,11 @@ from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
 from transduce.errors import DataError
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
-from transduce.speech.command import SEARCH_OPTIONS
-from transduce.speech.evaluate import evaluate_speech, exact_match, word_error_rate
+from transduce.speech.evaluate import exact_match, word_error_rate
 from transduce.speech.sound import RATE, SILENCE
 from transduce.speech.transcriber import SpeechOptions, Transcriber
 from transduce.tokenizers.tokenizer import EOS
-from transduce.training.task import Evaluation, Scoring, Task, ValidationScore
+from transduce.training.task import Scoring, Task, ValidationScore
 from transduce.training.validation import Validation
 from transduce.translation.task import pack_pairs
 
@@ -56,7 +55,6 @@ class Transcribe(Task):
         "train": {"batch_tokens": 64 * RATE},  # tokens of the source are samples
     }
     validation_tokens = 64 * RATE
-    evaluated_with = SEARCH_OPTIONS
 
     settings: TranscribeConfig
 
@@ -65,7 +63,6 @@ class Transcribe(Task):
         self._longest = self._longest_validated = 0
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`."""
         if getattr(config, "source", None) != "audio" or config.architecture != "encoder_decoder":
             return "the task transcribe needs a model that reads sound: --style whisper, or model.source=audio"
         if getattr(config, "positions", None) != "learned":
@@ -76,12 +73,11 @@ class Transcribe(Task):
         return None
 
     def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Task`: none, but the longest recording must fit."""
+        """None, but the longest recording must fit."""
         self._longest = index["longest"]
         return {}
 
     def facts(self, config: ModelConfig) -> dict[str, Any]:
-        """See `Task`: how `Transcriber` reads recordings."""
         return {"transcribe": {"seconds": self._seconds(config)}}
 
     @staticmethod
@@ -89,7 +85,6 @@ class Transcribe(Task):
         return int(getattr(config, "max_frames", 0)) // _FRAMES
 
     def vary(self, examples: Sequence[Example], seed: int) -> Sequence[Example]:
-        """See `Task`: another speed and another volume."""
         if not self.settings.speed and not self.settings.gain:
             return examples
         return [(self._varied(np.asarray(samples), seed), text) for samples, text in examples]
@@ -105,19 +100,18 @@ class Transcribe(Task):
         return result
 
     def pack(self, examples: Sequence[Example], seed: int = 0) -> PackedBatch:
-        """See `Task`: the stream `src` has the samples, the stream `tgt` is as in translation."""
+        """The stream `src` has the samples, the stream `tgt` is as in translation."""
         sounds, targets = zip(*examples, strict=True)
         offsets = np.cumsum([0, *map(len, sounds)], dtype=np.int32)
         source = PackedStream(np.concatenate(sounds, dtype=np.int64, casting="unsafe"), offsets)
         return pack_pairs(source, PackedStream.of(targets, end=EOS))
 
     def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[Any, ...]]) -> str | None:
-        """See `Task`: `refusal` tells whether the longest recording fits."""
+        """`refusal` tells whether the longest recording fits."""
         self._longest_validated = max((len(samples_N) for samples_N, _ in examples), default=0)
         return None
 
     def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
-        """See `Task`."""
         if not validation.texts:
             return []
         sounds, texts = zip(*validation.texts, strict=True)
@@ -127,7 +121,7 @@ class Transcribe(Task):
         return sorted(zip(sounds, ids, strict=True), key=lambda example: len(example[0]))
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: of the first recordings of each validation file."""
+        """Of the first recordings of each validation file."""
         chosen = [example for _, part in validation.scored for example in validation.texts[part]]
         if not chosen:
             return None
@@ -137,15 +131,11 @@ class Transcribe(Task):
         transcriber = Transcriber(
             model, validation.tokenizer, config=replace(options, max_length=longest), speech=speech
         )
-        own = sounds[validation.processes.share]
-        outputs = validation.processes.gather(validation.interruptible(lambda: transcriber.transcribe_samples(own)))
+        shared = sounds[validation.processes.share]
+        outputs = validation.processes.gather(validation.interruptible(lambda: transcriber.transcribe_samples(shared)))
         samples = [
             {"source": f"{len(sound) / RATE:.1f} s", "output": output, "reference": reference}
             for sound, output, reference in zip(sounds, outputs, references, strict=True)
         ]
         more = {"wer": word_error_rate(outputs, references)}
         return ValidationScore(exact_match(outputs, references), samples, more)
-
-    @classmethod
-    def evaluate(cls, request: Evaluation) -> None:
-        evaluate_speech(request)

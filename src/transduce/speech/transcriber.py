@@ -124,10 +124,10 @@ class Transcriber:
         `language` is the code of the spoken language, if the model knows several. `options` are the fields of
         SearchConfig (beam=1 is greedy).
         """
-        given = [sounds] if isinstance(sounds, str | Path) else sounds
-        if not isinstance(given, Sequence) or not all(isinstance(one, str | Path) for one in given):
+        paths = [sounds] if isinstance(sounds, str | Path) else sounds
+        if not isinstance(paths, Sequence) or not all(isinstance(path, str | Path) for path in paths):
             raise DataError("sounds must be the path of a sound file, or a list of paths; for samples, use transcript")
-        texts = [self.transcript(read_sound(Path(one)), language=language, **options).text for one in given]
+        texts = [self.transcript(read_sound(Path(path)), language=language, **options).text for path in paths]
         return texts[0] if isinstance(sounds, str | Path) else texts
 
     def transcript(

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Tensor
@@ -13,12 +12,11 @@ from transduce.data.batch import Batch
 from transduce.data.packing import Example, PackedBatch
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
-from transduce.errors import DataError, ModelError
-from transduce.features import feature_with
+from transduce.errors import DataError
 from transduce.files.readers import READERS
 from transduce.models.model import Model, ModelConfig
 from transduce.nn.loss import with_bias
-from transduce.search.options import SearchConfig, SearchOptions
+from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, tokenizer_of_stream
 from transduce.tokenizers.symbols import escape, mark
 
@@ -62,37 +60,6 @@ class ValidationScore:
     """The confusion matrix of a classifier: `labels` and `counts`, one row for each right class."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """A call of `transduce evaluate`: what is scored, and with which options."""
-
-    task: str
-    models: Sequence[Path | None]
-    """The models as the user names them; None is the bundled model. There may be none, but translations (`hyps`)."""
-    folders: Sequence[Path]
-    """The folder of each model."""
-    facts: Sequence[dict[str, Any]]
-    """The facts of each model's card."""
-    systems: Sequence[Sequence[Path]]
-    """The folders of each system: one, or all models of an ensemble."""
-    src: Path | None = None
-    refs: Sequence[Path] = ()
-    test: Path | None = None
-    hyps: Sequence[Path] = ()
-    out: Path | None = None
-    tokenize: str = "auto"
-    to: str | None = None
-    source: str | None = None
-    """The source language (--from)."""
-    reverse: bool | None = None
-    search: SearchOptions = field(default_factory=SearchOptions)
-    device: str = "auto"
-    engine: str = "auto"
-    threads: int | None = None
-    mbr: bool = False
-    as_json: bool = False
-
-
 class Task(ABC):
     """Examples, loss and validation of a kind of training; everything else is common to all tasks."""
 
@@ -102,11 +69,11 @@ class Task(ABC):
     """Number of markers that each stream of a packed example has in addition to its tokens."""
     score_name: ClassVar[str] = "score"
     """Name of the score, for example BLEU; in lower case, it is the key in the metrics of a run."""
-    figures: ClassVar[Mapping[str, str]] = {"bleu": "BLEU", "chrf": "chrF"}
+    figures: ClassVar[Mapping[str, str]] = {}
     """Names of figures in the report, by their keys in the metrics of a run."""
     lower_is_better: ClassVar[frozenset[str]] = frozenset()
     """The keys of figures whose lowest value is the best."""
-    samples: ClassVar[tuple[str, tuple[str, str, str]]] = ("Translations", ("source", "translation", "reference"))
+    samples: ClassVar[tuple[str, tuple[str, str, str]]] = ("Outputs", ("source", "output", "reference"))
     """Heading of the samples in the report, and of the columns: what is given, the output, the reference."""
     defaults: ClassVar[Table] = {}
     """Settings of a recipe, by section, unless it gives others."""
@@ -114,9 +81,6 @@ class Task(ABC):
     """Whether source and target are texts in two languages, which may have a vocabulary each."""
     always_samples: ClassVar[bool] = False
     """Whether every output is sampled, so that options of sampling need no search.sample."""
-    evaluated_with: ClassVar[Sequence[str]] = ()
-    """The options of `transduce evaluate` that have an effect on this task, of those that not every task has: options
-    of the search, tokenize, to, from, engine, mbr."""
     measured: ClassVar[tuple[str, ...]] = ()
     """Settings of the model that follow from the training data (`model_settings`)."""
     new_parts: ClassVar[tuple[str, ...]] = ()
@@ -224,10 +188,3 @@ class Task(ABC):
     def picture(self, model: Model, validation: "Validation", samples: list[dict[str, str]]) -> dict[str, Any] | None:
         """Attention weights of one sample for the report; None if there is nothing to draw."""
         return None
-
-    @classmethod
-    def evaluate(cls, request: Evaluation) -> None:
-        """Score models of this task on a test set, and print the scores; for `transduce evaluate`."""
-        feature = feature_with("uses", request.task)
-        hint = feature.uses[request.task] if feature else "its task has no evaluation"
-        raise ModelError(f"{request.folders[0]} was trained for the task {request.task}; {hint}")

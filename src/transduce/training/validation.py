@@ -58,6 +58,12 @@ class Validation:
             raise ConfigError("the vocabulary was imported; this task needs one that transduce has learned")
         return self.tokenizer
 
+    def by_file(self, metrics: Callable[[slice], dict[str, float]]) -> dict[str, dict[str, float]]:
+        """The metrics of each validation file, given the range of its outputs; none if there is only one file."""
+        ends = list(accumulate(len(self.texts[part]) for _, part in self.scored))
+        parts = map(slice, [0, *ends], ends)
+        return {name: metrics(part) for (name, _), part in zip(self.scored, parts, strict=True) if len(ends) > 1}
+
     def measure(self, model: Model, smoothing: float) -> dict[str, float]:
         """Smoothed loss and perplexity per label, and the task's own figures."""
         own_sums = self.interruptible(lambda: self._sums(model, smoothing))

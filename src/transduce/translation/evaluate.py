@@ -6,13 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from transduce.cli.evaluate import Evaluation
 from transduce.cli.inputs import count_lines
 from transduce.cli.messages import log
 from transduce.errors import ConfigError
 from transduce.files.files import read_lines
 from transduce.files.pair_formats import HEADER, require_one_side
 from transduce.files.pairs import ReadReport, read_pairs
-from transduce.training.task import Evaluation
+from transduce.search.options import SINGLE_OUTPUT_OPTIONS
 from transduce.translation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
 from transduce.translation.commands.direction import evaluated_direction
 from transduce.translation.commands.translate_progress import Progress
@@ -23,6 +24,7 @@ from transduce.translation.translator import Translator
 
 def evaluate_translations(request: Evaluation) -> None:
     """Translate a test set with each system, and print its scores and those of the translations that are given."""
+    request.require_effect(*(SINGLE_OUTPUT_OPTIONS if request.models else ()), "tokenize", "to", "from", "engine")
     for facts, folder in zip(request.facts, request.folders, strict=True):
         require_translation_model(facts, folder)
     test, systems = request.test, request.systems

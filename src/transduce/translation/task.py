@@ -2,22 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from transduce.data.packing import Example, PackedBatch, PackedStream
 from transduce.models.likelihood import cross_attention
 from transduce.models.model import Model, ModelConfig
-from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchConfig
+from transduce.search.options import SearchConfig
 from transduce.tokenizers.symbols import escape, mark
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.training.task import Evaluation, Scoring, Task, ValidationScore
+from transduce.training.task import Scoring, Task, ValidationScore
 from transduce.training.validation import Validation
 from transduce.translation.bleu_tokenizer import choose_tokenizer, load_tokenizer
 from transduce.translation.calibration import MIN_PAIRS, fit_calibration
 from transduce.translation.confidence import ANY
-from transduce.translation.evaluate import evaluate_translations
 from transduce.translation.protect import Protection
 from transduce.translation.scores import bleu, chrf, sentence_chrf
 from transduce.translation.translator import Translator
@@ -30,27 +29,28 @@ class Translate(Task):
     """Pairs of sentences; after BOS, the decoder predicts the target and EOS."""
 
     score_name = "BLEU"
+    figures: ClassVar = {"bleu": "BLEU", "chrf": "chrF"}
+    samples = ("Translations", ("source", "translation", "reference"))
     translates = True
-    evaluated_with = (*SINGLE_OUTPUT_OPTIONS, "tokenize", "to", "from", "engine")
     measured = ("source_vocab_size",)
 
     def model_settings(self, index: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Task`: the size of the source's vocabulary, if it has one of its own."""
+        """The size of the source's vocabulary, if it has one of its own."""
         return {name: index[name] for name in self.measured if name in index}
 
     def refusal(self, config: ModelConfig) -> str | None:
-        """See `Task`: other models read a single text."""
+        """Other models read a single text."""
         if config.architecture not in ("decoder_only", "encoder_only"):
             return None
         return f"the task translate needs a model of pairs, not of the architecture {config.architecture}"
 
     def pack(self, examples: Sequence[Example], seed: int = 0) -> PackedBatch:
-        """See `Task`: streams `src` (ends with EOS) and `tgt` (begins with BOS), and the target with EOS as labels."""
+        """Streams `src` (ends with EOS) and `tgt` (begins with BOS), and the target with EOS as labels."""
         sources, targets = zip(*examples, strict=True)
         return pack_pairs(PackedStream.of(sources, end=EOS), PackedStream.of(targets, end=EOS))
 
     def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
-        """See `Task`: BLEU may need a tokenizer that is not installed."""
+        """BLEU may need a tokenizer that is not installed."""
         if not scoring.sentences or not examples:
             return None
         tokenizer = choose_tokenizer(scoring.bleu_tokenizer, scoring.language, (ref for _, ref in examples))
@@ -58,7 +58,7 @@ class Translate(Task):
         return f"BLEU with sacreBLEU's tokenizer {tokenizer}"
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
-        """See `Task`: BLEU of the first pairs of each validation file, and of all of these together.
+        """BLEU of the first pairs of each validation file, and of all of these together.
 
         The BLEU of a multilingual model is the mean of its directions' BLEU. A model that is trained with slots
         translates as in `transduce translate`, with protected spans in slots.
@@ -87,11 +87,7 @@ class Translate(Task):
             values = {"bleu": bleu(outputs[part], references[part], tokenizers[targets[part][0]])}
             return values | ({"chrf": chrf(outputs[part], references[part])} if scoring.criterion == "chrf" else {})
 
-        files, start = {}, 0
-        for name, pairs in scored if len(scored) > 1 else []:
-            end = start + len(validation.texts[pairs])
-            files[name] = metrics(slice(start, end))
-            start = end
+        files = validation.by_file(metrics)
         if data.directions and files:  # the outputs are in different languages
             more = {name: fmean(values[name] for values in files.values()) for name in next(iter(files.values()))}
         else:
@@ -99,7 +95,7 @@ class Translate(Task):
         return ValidationScore(more.pop("bleu"), samples, more, files, "+".join(dict.fromkeys(tokenizers.values())))
 
     def calibrate(self, model: Model, validation: Validation, options: SearchConfig) -> dict[str, Any]:
-        """See `Task`: fitted on some of the pairs that are scored, for each target language."""
+        """Fitted on some of the pairs that are scored, for each target language."""
         translator = _translator(model, validation, options)
         calibrations = {}
         for target in dict.fromkeys(validation.targets):
@@ -110,18 +106,13 @@ class Translate(Task):
                 calibrations[target or ANY] = calibration.to_table()
         return calibrations
 
-    @classmethod
-    def evaluate(cls, request: Evaluation) -> None:
-        evaluate_translations(request)
-
     def worst(self, samples: list[dict[str, str]], count: int) -> list[dict[str, Any]]:
-        """See `Task`: those with the lowest chrF."""
-        scores = sentence_chrf([one["output"] for one in samples], [one["reference"] for one in samples])
+        scores = sentence_chrf([sample["output"] for sample in samples], [sample["reference"] for sample in samples])
         order = sorted(range(len(samples)), key=lambda index: scores[index])
         return [samples[index] | {"chrf": round(scores[index], 1)} for index in order[:count]]
 
     def picture(self, model: Model, validation: Validation, samples: list[dict[str, str]]) -> dict[str, Any] | None:
-        """See `Task`: cross-attention of the first sample that is short enough, as tokens and weights."""
+        """Cross-attention of the first sample that is short enough, as tokens and weights."""
         if model.alignment_attention is None or not samples:
             return None
         tokenizer = validation.tokenizer

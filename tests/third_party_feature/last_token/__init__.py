@@ -7,6 +7,7 @@ FEATURE = Feature(
     model_settings={"window": "last_token.model:WindowConfig"},
     tasks={"last_token": "last_token.task:LastToken"},
     task_settings={"last_token": "last_token.task:LastTokenConfig"},
+    evaluations={"last_token": "last_token.task:evaluate"},
     uses={"last_token": "use it with: transduce complete"},
     commands={"complete": "last_token.command:complete"},
 )

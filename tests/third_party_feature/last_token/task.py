@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from transduce.cli.evaluate import Evaluation
 from transduce.config import require
 from transduce.data.batch import Batch, to_device
 from transduce.data.packing import Example, PackedBatch, PackedStream
@@ -17,7 +18,7 @@ from transduce.models.model import Model
 from transduce.nn.device import pick_device
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.training.task import Evaluation, Task, ValidationScore
+from transduce.training.task import Task, ValidationScore
 from transduce.training.validation import Validation
 
 
@@ -56,14 +57,16 @@ class LastToken(Task):
         examples = [tuple(map(validation.tokenizer.encode, pair)) for pair in validation.texts]
         return ValidationScore(accuracy(model, to_device(self.pack(examples, seed=0), model.device)))
 
-    @classmethod
-    def evaluate(cls, request: Evaluation) -> None:
-        require(request.test is not None and len(request.folders) == 1, "give --test and one model")
-        saved = load_model(request.folders[0], pick_device(request.device))
-        pairs = list(PAIRS.read([(str(request.test),)], ReadReport()))
-        examples = [tuple(map(saved.tokenizer.encode, pair)) for pair in pairs]
-        value = accuracy(saved.model, to_device(cls().pack(examples, seed=0), saved.model.device))
-        print(json.dumps({"accuracy": value}) if request.as_json else f"Accuracy  {value:6.2f}")
+
+def evaluate(request: Evaluation) -> None:
+    """Score a model on a test set, for `transduce evaluate`."""
+    request.require_effect()
+    require(request.test is not None and len(request.folders) == 1, "give --test and one model")
+    saved = load_model(request.folders[0], pick_device(request.device))
+    pairs = list(PAIRS.read([(str(request.test),)], ReadReport()))
+    examples = [tuple(map(saved.tokenizer.encode, pair)) for pair in pairs]
+    value = accuracy(saved.model, to_device(LastToken().pack(examples, seed=0), saved.model.device))
+    print(json.dumps({"accuracy": value}) if request.as_json else f"Accuracy  {value:6.2f}")
 
 
 def accuracy(model: Model, batch: Batch) -> float:

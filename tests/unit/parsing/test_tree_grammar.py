@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from transduce.parsing.tree_grammar import MOST_IN_A_ROW, TreeGrammar, most_brackets
+from transduce.parsing.parser import MOST_IN_A_ROW, TreeGrammar, most_brackets
 from transduce.parsing.trees import MalformedTreeError, Tree, delinearize
 from transduce.search.beam import beam_search
 from transduce.search.options import SearchConfig

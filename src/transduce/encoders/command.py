@@ -1,8 +1,10 @@
-"""`transduce embed`."""
+"""`transduce fill` and `transduce embed`."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +14,59 @@ import typer
 from transduce.cli.messages import warn_of_cut_texts
 from transduce.cli.options import DeviceOption, ThreadsOption
 
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _AT_ONCE = 4096
 """Texts that are encoded, and written, together."""
 _DIGITS = 7
+
+
+def fill(
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Text with <mask> in place of a token, in quotes; may be repeated.",
+            metavar="TEXT",
+            show_default="each line of standard input",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", help="A run or a model folder of the task masked.")
+    ] = None,
+    top: Annotated[int, typer.Option(help="Number of tokens for each mask.", min=1)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object per text.")] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Print the most likely tokens in place of each <mask>, with their probabilities and the text.
+
+    The columns are separated by tabs. An empty line follows each mask but the last.
+    """
+    from transduce.cli.inputs import STANDARD_INPUT, require_utf8
+    from transduce.encoders.text_encoder import TextEncoder
+    from transduce.errors import ConfigError
+    from transduce.files.files import read_lines
+
+    if model is None:
+        raise ConfigError("name a model with -m; train one with: transduce train --task masked --text lines.txt")
+    encoder = TextEncoder.load(model, device=device, threads=threads)
+    written = False
+    for text in map(require_utf8, texts) if texts is not None else read_lines(STANDARD_INPUT):
+        masks = encoder.fill(text, top=top)
+        if as_json:
+            record = {"text": text, "masks": [[asdict(filling) for filling in fillings] for fillings in masks]}
+            print(json.dumps(record, ensure_ascii=False))
+            continue
+        for fillings in masks:
+            if written:
+                print()
+            for filling in fillings:
+                print(f"{filling.probability:.4f}\t{_column(filling.token)}\t{_column(filling.text)}")
+            written = True
+
+
+def _column(text: str) -> str:
+    """A text in which control characters, which might end its column or its line, are escaped."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def embed(

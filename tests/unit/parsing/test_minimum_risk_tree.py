@@ -7,7 +7,7 @@ from math import log
 import pytest
 from random_trees import changed, random_leaves, random_tree
 
-from transduce.parsing.minimum_risk_tree import minimum_risk_tree
+from transduce.parsing.parser import minimum_risk_tree
 from transduce.parsing.trees import ROOT, Leaf, Tree
 
 

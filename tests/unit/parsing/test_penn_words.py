@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.parsing.trees import split_words, without_brackets
+from transduce.parsing.parser import split_words, without_brackets
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
-"""Scores of transcripts and of classifiers, against small examples that are counted by hand."""
+"""Scores of transcripts, against small examples that are counted by hand."""
 
 import random
 
 import pytest
 
-from transduce.classification.evaluate import ClassScores
 from transduce.speech.evaluate import edits, exact_match, word_error_rate
 
 
@@ -32,10 +31,3 @@ def test_edits_follow_the_recurrence() -> None:
 def test_word_error_rate_counts_the_words_of_all_references() -> None:
     assert word_error_rate(["a b", "c"], ["a x", "c d"]) == 50
     assert exact_match(["a  b", "c"], ["a b", "c d"]) == 50
-
-
-def test_class_scores() -> None:
-    scores = ClassScores.of([0, 0, 1, 1, 1], [0, 1, 1, 1, 0], ["a", "b", "never"])
-    assert scores.accuracy == 60
-    assert scores.to_table()["counts"] == [[1, 1, 0], [1, 2, 0], [0, 0, 0]]
-    assert scores.macro_f1 == pytest.approx(100 * (1 / 2 + 2 / 3) / 2)

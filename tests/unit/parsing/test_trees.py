@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from transduce.errors import ConfigError, DataError
 from transduce.files.pairs import ReadReport
 from transduce.files.readers import READERS
-from transduce.parsing.tree_drawing import draw_svg, draw_text
 from transduce.parsing.trees import (
     Leaf,
     MalformedTreeError,
@@ -17,6 +16,8 @@ from transduce.parsing.trees import (
     bracket_labels,
     bracket_symbols,
     delinearize,
+    draw_svg,
+    draw_text,
     linearize,
     read_tree,
     read_trees,

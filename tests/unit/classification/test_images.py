@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transduce.classification.images import folder_images, load_image
+from transduce.classification.labelled import folder_images, load_image
 from transduce.errors import DataError
 
 pillow = pytest.importorskip("PIL.Image")
