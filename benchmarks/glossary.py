@@ -22,8 +22,8 @@ from setting import SEED, make_parser, print_setting
 from transduce import Translator
 from transduce.corpora.demo import demo_corpus
 from transduce.files.files import read_lines
-from transduce.translation.glossary import Glossary
 from transduce.translation.scores import bleu
+from transduce.translation.stages.glossary import Glossary
 
 Pairs = Sequence[Sequence[str]]
 WORD = re.compile(r"[^\W\d_]{3,}")

@@ -11,7 +11,7 @@ from document_samples import SAMPLES
 from transduce.documents.document import Document, Output
 from transduce.documents.options import ReadOptions
 from transduce.documents.read import read_document
-from transduce.translation.inline_tags import TaggedText
+from transduce.translation.markup import TaggedText
 
 BILINGUAL = (".po", ".xliff", ".tmx")
 """Formats that keep the source text beside the translation."""

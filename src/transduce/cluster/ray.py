@@ -17,7 +17,7 @@ from transduce.files.parquet import is_table, schema_of, table_writer, with_text
 from transduce.files.rows import TARGET_COLUMN, read_source_rows, row_writer
 
 if TYPE_CHECKING:
-    from transduce.translation.part_translator import Terms
+    from transduce.translation.translator import Terms
 
 _BLOCK_BYTES = 1 << 14
 """Size of the blocks of rows that workers get, one at a time: some 100 to 300 sentences, which take as much processor

@@ -13,7 +13,7 @@ import numpy as np
 
 from transduce.config import require
 from transduce.tokenizers.symbols import SLOTS, has_escapes, split_tags
-from transduce.translation.protect import Protection, occurs_once
+from transduce.translation.stages.protect import Protection, occurs_once
 
 Pair = tuple[str, ...]
 

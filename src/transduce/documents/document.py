@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from transduce.tokenizers.token_ranges import Span
-from transduce.translation.inline_tags import TaggedText
-from transduce.translation.project_tags import project
+from transduce.translation.markup import TaggedText
+from transduce.translation.projection import project
 
 _MARKER = re.compile("\0([0-9]+)\0")
 

@@ -21,8 +21,8 @@ from transduce.documents.package import Package
 from transduce.documents.xml_members import read_members
 from transduce.errors import DataError
 from transduce.files.xml_source import Element, Text, parse_xml
-from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder
-from transduce.translation.project_tags import project
+from transduce.translation.markup import TaggedText, TaggedTextBuilder
+from transduce.translation.projection import project
 
 _PARTS = re.compile(r"word/(?:document|footnotes|endnotes|comments|header\d*|footer\d*)\.xml")
 _NAMESPACES = (

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, tagged_text, text_document
 from transduce.documents.encodings import decode_text
 from transduce.documents.front_matter import FRONT_MATTER, front_matter_units
+from transduce.documents.html_text import HtmlText
 from transduce.documents.markdown_indentation import without_indentation
 from transduce.documents.markdown_inline import InlineRange, InlineRanges
 from transduce.documents.options import ReadOptions
-from transduce.translation.html_text import HtmlText
-from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.translation.markup import TaggedText, TaggedTextBuilder
 
 _LABEL = re.compile(
     r"[:~][ \t]+|\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from transduce.errors import DataError
-from transduce.translation.abbreviations import base_language
+from transduce.translation.rules import base_language
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from transduce.documents.document import (
     unchanged,
 )
 from transduce.documents.encodings import decode_text
+from transduce.documents.html_text import HtmlText
 from transduce.documents.mnemonics import Label, read_label
 from transduce.documents.options import ReadOptions
 from transduce.errors import DataError
 from transduce.files.formats.po import PoMessage, quote, read_messages
-from transduce.translation.html_text import HtmlText
 
 _CHARSET = re.compile(rb"^\"Content-Type:[^\"\n]*charset=(?!CHARSET)([A-Za-z0-9_-]+)", re.MULTILINE | re.IGNORECASE)
 _UNKNOWN_CHARSET = re.compile(r"(^\"Content-Type:[^\"\n]*charset=)CHARSET", re.MULTILINE)

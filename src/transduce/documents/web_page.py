@@ -5,8 +5,8 @@ import re
 
 from transduce.documents.document import Document, Splicer, Unit, escape_xml, has_words, tagged_text, text_document
 from transduce.documents.encodings import decode_text
+from transduce.documents.html_text import HtmlText, attribute_texts
 from transduce.documents.options import ReadOptions
-from transduce.translation.html_text import HtmlText, attribute_texts
 
 _CHARSET = re.compile(rb"""<meta\b[^>]*\bcharset\s*=\s*["']?\s*([A-Za-z0-9_-]+)""", re.IGNORECASE)
 _WITHOUT_QUOTES = re.compile(r"""[^\s"'`=<>]+""")

@@ -29,7 +29,7 @@ from transduce.search.decoder import NEVER_GENERATED, Decoder, Hypothesis
 from transduce.search.engine import Job, output_limit
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.translation.part import Part
+from transduce.translation.text import Segment
 from transduce.translation.translator import Translator
 
 MAX_CHARACTERS, MAX_TOKENS, MAX_BEAM = 10_000, 256, 16
@@ -55,7 +55,7 @@ class Inspection:
     request: InspectionRequest
     config: SearchConfig
     best: Hypothesis
-    part: Part
+    part: Segment
     """The text as the translator reads it: with slots for protected spans, and the tag of the target language."""
     source: list[int]
     """Token ids that the encoder read, with the end marker."""
@@ -211,7 +211,7 @@ def _config(translator: Translator, request: InspectionRequest) -> SearchConfig:
     return config
 
 
-def inspected_part(translator: Translator, text: str, to: str | None) -> Part:
+def inspected_part(translator: Translator, text: str, to: str | None) -> Segment:
     """The text as one part; a DataError if it cannot be inspected."""
     check_characters(text)
     part = translator.whole(text, to)

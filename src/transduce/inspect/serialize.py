@@ -21,7 +21,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.tokenizer import EOS
 from transduce.tokenizers.tokenizer_pair import TokenizerPair
-from transduce.translation.repair import output_text
+from transduce.translation.pipeline import output_text
 from transduce.translation.translator import Translator
 
 LENS_TOKENS = 4

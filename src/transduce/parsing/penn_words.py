@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from transduce.translation.abbreviations import Abbreviations, matches
+from transduce.translation.rules import Abbreviations, matches
 
 _BRACKETS = {"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"}
 _WHOLE = re.compile(r"-[LR][RC]B-|\w+://\S*\w/?|www\.\S*\w|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")

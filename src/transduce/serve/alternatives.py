@@ -18,8 +18,8 @@ from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import TranslationService
 from transduce.tokenizers.symbols import escape
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.translation.part import Part
-from transduce.translation.repair import output_text
+from transduce.translation.pipeline import output_text
+from transduce.translation.text import Segment
 from transduce.translation.translation import Translation
 from transduce.translation.translator import Translator
 
@@ -84,7 +84,7 @@ def alternatives_routes(service: TranslationService, models: ServedModels, keys:
     return router
 
 
-def _forced_parts(translator: Translator, wanted: AlternativesRequest) -> list[Part]:
+def _forced_parts(translator: Translator, wanted: AlternativesRequest) -> list[Segment]:
     """The sentence with a forced prefix up to the word and each of the most probable tokens there."""
     part = translator.whole(wanted.text, wanted.to)
     if wanted.position >= len(wanted.output):
@@ -93,7 +93,7 @@ def _forced_parts(translator: Translator, wanted: AlternativesRequest) -> list[P
     return [replace(part, prefix=[*tokens, token]) for token in _likeliest(translator, part, tokens, wanted.count)]
 
 
-def _likeliest(translator: Translator, part: Part, tokens: list[int], count: int) -> list[int]:
+def _likeliest(translator: Translator, part: Segment, tokens: list[int], count: int) -> list[int]:
     """The most probable tokens after the first tokens of an output."""
     with needs_torch():
         import torch
@@ -108,7 +108,7 @@ def _likeliest(translator: Translator, part: Part, tokens: list[int], count: int
             return logits_V.topk(min(count, len(logits_V))).indices.tolist()
 
 
-def _tokens_before(translator: Translator, part: Part, output: str, position: int) -> list[int]:
+def _tokens_before(translator: Translator, part: Segment, output: str, position: int) -> list[int]:
     """The tokens of an output before the one that has the character at a position."""
     marked = escape(output)
     for one in part.required:
@@ -122,7 +122,7 @@ def _tokens_before(translator: Translator, part: Part, output: str, position: in
     return tokens
 
 
-def _prefix_length(translator: Translator, part: Part) -> int:
+def _prefix_length(translator: Translator, part: Segment) -> int:
     """The number of characters of an output before the last forced token."""
     if len(part.prefix) == 1:
         return 0
@@ -130,7 +130,7 @@ def _prefix_length(translator: Translator, part: Part) -> int:
     return len(output_text(text, part))
 
 
-def _alternative(translator: Translator, part: Part, output: Translation, start: int) -> Alternative:
+def _alternative(translator: Translator, part: Segment, output: Translation, start: int) -> Alternative:
     words = list(re.finditer(r"\S+", output.text))
     index = next((n for n, word in enumerate(words) if word.end() > start), len(words) - 1)
     probabilities = output.word_confidences or []

@@ -25,8 +25,7 @@ from transduce.serve.errors import HttpError, error_location
 from transduce.serve.limits import Limits
 from transduce.serve.served_models import AUTO, ServedModel, ServedModels
 from transduce.serve.translation_service import TranslationService
-from transduce.tokenizers.token_ranges import align_characters
-from transduce.translation.inline_tags import TaggedText
+from transduce.translation.markup import TaggedText
 
 _TOGETHER = 32
 """Texts in one request to the scheduler, so that other clients need not wait for an entire document."""
@@ -168,12 +167,9 @@ class DocumentJobs:
             await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
         split = await pending.all()
         results = []
-        for text, lines in zip(texts, split.texts, strict=True):
+        for lines in split.texts:
             output = split.outputs(lines)[0]
-            aligned = align_characters(
-                split.source_tokens(lines), text.text, output.tokens, output.text, output.alignment or []
-            )
-            results.append(Output(output.text, aligned))
+            results.append(Output(output.text, split.aligned_spans(lines, output)))
         return results
 
     def _store(self, name: str, content: bytes) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
+from transduce.documents.html_text import HtmlText
 from transduce.files.languages import language_name
 from transduce.models.given_outputs import can_align
 from transduce.serve.api_keys import ApiKeys
@@ -34,10 +35,8 @@ from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, bearer_token,
 from transduce.serve.served_models import AUTO, ServedModel, ServedModels
 from transduce.serve.split_texts import Sentence, SplitTexts
 from transduce.serve.translation_service import TranslationService
-from transduce.tokenizers.token_ranges import align_characters
-from transduce.translation.html_text import HtmlText
-from transduce.translation.inline_tags import TaggedText
-from transduce.translation.project_tags import project
+from transduce.translation.markup import TaggedText
+from transduce.translation.projection import project
 
 _LEAST_PROBABILITY = 0.01
 """Probability below which a language is not mentioned."""
@@ -226,8 +225,4 @@ def _fill(documents: list[HtmlText], split: SplitTexts) -> list[list[str]]:
 
 def _project(tagged: TaggedText, split: SplitTexts, lines: Sequence[Sentence]) -> list[str]:
     """The HTML of each translation of a text."""
-    tokens, translations = split.source_tokens(lines), []
-    for output in split.outputs(lines):
-        aligned = align_characters(tokens, tagged.text, output.tokens, output.text, output.alignment or [])
-        translations.append(project(tagged, output.text, aligned))
-    return translations
+    return [project(tagged, output.text, split.aligned_spans(lines, output)) for output in split.outputs(lines)]

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Job, output_limit
 from transduce.search.options import SearchConfig
-from transduce.translation.part import Part
-from transduce.translation.part_translator import Confidence
+from transduce.translation.text import Segment
 from transduce.translation.translation import Translation
-from transduce.translation.translator import Translator
+from transduce.translation.translator import Confidence, Translator
 
 JobHypotheses = list[tuple[int, list[Hypothesis]]]
 """The index of each finished job within its request, with its hypotheses."""
@@ -23,7 +22,7 @@ class ScheduledRequest:
 
     translator: Translator
     config: SearchConfig
-    jobs: list[Part]
+    jobs: list[Segment]
     aligned: Collection[int]
     """Indices of the jobs whose outputs are aligned."""
     deliver: Callable[[JobTranslations | Exception], None]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from transduce.translation.glossary import Glossary
-from transduce.translation.part import Part
+from transduce.translation.stages.glossary import Glossary
+from transduce.translation.text import Segment
 from transduce.translation.translation import Translation, join
 from transduce.translation.translator import Translator
 
@@ -40,7 +40,7 @@ class SplitTexts:
         protect: bool = True,
     ) -> None:
         self._translator, self._to, self._glossary, self._protect = translator, to, glossary, protect
-        self.jobs: list[Part] = []
+        self.jobs: list[Segment] = []
         self.texts: list[list[Sentence]] = []
         """The lines of each text."""
         for text in texts:
@@ -48,7 +48,7 @@ class SplitTexts:
         self._index()
 
     @classmethod
-    def of_parts(cls, translator: Translator, parts: Sequence[Part]) -> "SplitTexts":
+    def of_parts(cls, translator: Translator, parts: Sequence[Segment]) -> "SplitTexts":
         """Parts that are prepared already; each is a text of its own."""
         split = cls(translator, [])
         split.jobs = [*parts]
@@ -63,7 +63,7 @@ class SplitTexts:
     def _split_lines(self, text: str, prefix: str) -> list[Sentence]:
         sentences = []
         for index, line in enumerate(text.split("\n")):
-            jobs = self._translator.parts(line, prefix, self._glossary, self._to, protect=self._protect)
+            jobs = self._translator.segments(line, prefix, self._glossary, self._to, protect=self._protect)
             sentences.append(Sentence(len(self.texts), index, range(len(self.jobs), len(self.jobs) + len(jobs))))
             self.jobs += jobs
         return sentences
@@ -90,7 +90,7 @@ class SplitTexts:
             results.append(join(text, flat, outputs))
         return results
 
-    def best_parts(self, line: Sentence) -> Iterator[tuple[Part, Translation, str]]:
+    def best_parts(self, line: Sentence) -> Iterator[tuple[Segment, Translation, str]]:
         """Each part of a line that is done, its best translation, and the text between this and the next one."""
         outputs = [line.outputs[job][0] for job in line.jobs]
         whole = self.outputs([line])[0].text
@@ -102,6 +102,12 @@ class SplitTexts:
         following = [*(start for start, _ in spans[1:]), len(whole)]
         for job, output, (_, end), next_start in zip(line.jobs, outputs, spans, following, strict=False):
             yield self.jobs[job], output, whole[end:next_start]
+
+    def aligned_spans(
+        self, lines: Sequence[Sentence], output: Translation
+    ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """Ranges of characters of a text, which is one line, and of an output that are aligned."""
+        return self._translator.aligned_spans([self.jobs[job] for line in lines for job in line.jobs], output)
 
     def source_tokens(self, lines: Sequence[Sentence]) -> list[str]:
         """The source tokens that alignments index."""

@@ -18,9 +18,9 @@ from transduce.serve.scheduled_request import JobTranslations, ScheduledRequest
 from transduce.serve.scheduler import QueueFullError, Scheduler
 from transduce.serve.served_models import ServedModel
 from transduce.serve.split_texts import Sentence, SplitTexts
-from transduce.translation.glossary import Glossary
-from transduce.translation.part import Part
-from transduce.translation.part_translator import Confidence
+from transduce.translation.stages.glossary import Glossary
+from transduce.translation.text import Segment
+from transduce.translation.translator import Confidence
 
 _LARGE = 2_000
 """Characters of a request above which its texts are split one request at a time."""
@@ -77,7 +77,7 @@ class TranslationService:
             return await run_in_threadpool(SplitTexts, model.translator, texts, *options)
 
     def accept_parts(
-        self, receive: Receive, model: ServedModel, parts: Sequence[Part], confidence: Confidence = False
+        self, receive: Receive, model: ServedModel, parts: Sequence[Segment], confidence: Confidence = False
     ) -> "PendingRequest":
         """Queue parts that are prepared already; every part is a text of its own."""
         try:

@@ -38,7 +38,7 @@ from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
 from transduce.training.start_from import find_start
 from transduce.training.task import Scoring, Task
-from transduce.translation.abbreviations import base_language
+from transduce.translation.rules import base_language
 
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
 

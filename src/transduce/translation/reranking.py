@@ -10,7 +10,7 @@ from typing import Any
 from transduce.errors import ConfigError, DataError
 from transduce.files.files import raw_lines
 from transduce.files.languages import describe_directions
-from transduce.translation.abbreviations import base_language
+from transduce.translation.rules import base_language
 from transduce.translation.translator import Translator
 
 Record = dict[str, Any]

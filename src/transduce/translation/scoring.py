@@ -8,7 +8,9 @@ from transduce.models.given_outputs import Reader, token_log_probs
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import SLOTS
 from transduce.tokenizers.tokenizer import EOS
-from transduce.translation.protect import Protection, Span, mask, occurs_once
+from transduce.translation.stages.protect import Protection, occurs_once
+from transduce.translation.stages.slots import mask
+from transduce.translation.text import Span
 from transduce.translation.translation import PairScore
 
 

@@ -9,8 +9,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from transduce.translation.abbreviations import Abbreviations, base_language, matches
-from transduce.translation.icu import boundaries
+from transduce.translation.boundaries import boundaries
+from transduce.translation.rules import Abbreviations, base_language, matches
 
 _OPENING = "\"'“‘«‹„‚([{<¿¡「『（《〈【〔［｛*_#"
 _CLOSING = "\"'”’“‘»›)]}>」』）》〉】〕］｝*_"

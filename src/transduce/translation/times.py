@@ -2,7 +2,7 @@
 
 import re
 
-from transduce.translation.abbreviations import base_language
+from transduce.translation.rules import base_language
 
 _CLOCK = r"\d{1,2}(?:[:.]\d{2})?+"
 TIME = (

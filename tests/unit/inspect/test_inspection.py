@@ -91,7 +91,7 @@ def test_learned_positions_limit_the_positions_shown(make_translator: MakeTransl
 def test_protected_spans_are_inspected_as_they_are_translated() -> None:
     translator, text = Translator.load(engine="plain"), "Write to tom@example.org."  # the bundled model has slots
     inspection = inspect_translation(translator, InspectionRequest(text=text, to="de"))
-    (part,) = translator.parts(text, to="de")
+    (part,) = translator.segments(text, to="de")
     assert inspection.source == [*part.tokens, EOS]
     assert "tom@example.org" in str(serialize(inspection, translator))
 

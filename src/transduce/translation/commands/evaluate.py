@@ -88,9 +88,8 @@ def evaluate(
         from transduce.speech.evaluate import evaluate_speech
         from transduce.translation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
         from transduce.translation.commands.direction import evaluated_direction
-        from transduce.translation.loading import require_translation_model
         from transduce.translation.scores import compare, score
-        from transduce.translation.translator import Translator
+        from transduce.translation.translator import Translator, require_translation_model
 
     if reverse is not None and not test:
         raise ConfigError("--reverse is for --test, which has two sides; --src and --ref name the sides themselves")

@@ -58,8 +58,7 @@ def score(
     from transduce.language_model.score_command import score_texts
     from transduce.models.card import find_model, read_card
     from transduce.translation.commands.direction import evaluated_direction
-    from transduce.translation.loading import require_translation_model
-    from transduce.translation.translator import Translator
+    from transduce.translation.translator import Translator, require_translation_model
 
     folder = find_model(model[0] if model else None)
     facts = read_card(folder)["facts"]

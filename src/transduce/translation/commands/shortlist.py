@@ -48,7 +48,7 @@ def shortlist(
     from transduce.models.config import EncoderDecoderConfig
     from transduce.models.stored import read_model
     from transduce.translation.learn_shortlist import learn_shortlist
-    from transduce.translation.loading import require_translation_model
+    from transduce.translation.translator import require_translation_model
 
     folder = find_model(model)
     if (folder / MANIFEST).exists():

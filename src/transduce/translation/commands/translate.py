@@ -137,7 +137,7 @@ def translate(
     from transduce.translation.commands.translate_direction import target_language
     from transduce.translation.commands.translate_documents import check_output, find_documents, translate_documents
     from transduce.translation.commands.translate_lines import translate_lines
-    from transduce.translation.glossary import Glossary
+    from transduce.translation.stages.glossary import Glossary
 
     if options.get("nbest", 1) > 1 and not jsonl:
         raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
@@ -237,7 +237,7 @@ def translate(
             terms,
             prefix=prefix,
             column=column,
-            protection=translator.splitter.protection and translator.splitter.protection.patterns,
+            protection=translator.pipeline.protection and translator.pipeline.protection.patterns,
             confidence=min_confidence,
         ),
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from transduce.cli.inputs import Input
 from transduce.cli.messages import log
 from transduce.files.languages import ModelLanguages, language_of_name
-from transduce.translation.abbreviations import base_language
+from transduce.translation.rules import base_language
 
 
 def target_language(
