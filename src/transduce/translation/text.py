@@ -13,6 +13,7 @@ from transduce.files.scripts import has_spaces
 from transduce.search.engine import Job
 from transduce.tokenizers.symbols import escape
 from transduce.translation.markup import Mark, TaggedText, tagged_text
+from transduce.translation.rules import common
 
 if TYPE_CHECKING:
     from transduce.translation.stages.glossary import Glossary
@@ -25,7 +26,7 @@ Edit = tuple[int, int, str]
 
 _LONGEST_ENDING = 3
 """Letters that a forced term may be followed by in one word."""
-LIST_NUMBER = re.compile(r"\d{1,3}\.|[IVX]{2,5}\.|\(?(?:\d{1,3}|[A-Za-z])\)")
+LIST_NUMBER = re.compile(common()["layout"]["number"])
 """A mark of a numbered list: "1.", "IV.", "2)", "(3)", "(a)"."""
 
 

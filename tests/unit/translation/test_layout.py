@@ -2,42 +2,8 @@
 
 import pytest
 
-from transduce.translation.sentences import Sentence, split_sentences
+from transduce.translation.sentences import Sentence
 from transduce.translation.stages.split import split_layout
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("- Milk", ["-", "Milk"]),
-        ("# Heading", ["#", "Heading"]),
-        ("> * [ ] Buy it.", ["> * [ ]", "Buy it."]),
-        ("• One. Two.", ["•", "One.", "Two."]),
-        ("List:\n  - milk\n\n  - eggs", ["List:", "-", "milk", "-", "eggs"]),
-        ("Name:\tTom \t\t- 5", ["Name:", "Tom", "-", "5"]),
-        ("One<br>two <br /> <BR/> three", ["One", "two", "three"]),
-        ("<br>one<br>", ["<br>one<br>"]),
-        (r"\nOne.\n\nTwo\tThree\nu\n", [r"\nOne.", "Two", r"Three\nu\n"]),
-        ("a - b", ["a - b"]),
-        ("-5 degrees", ["-5 degrees"]),
-        ("#tag", ["#tag"]),
-        ("-", ["-"]),
-        ("- -", ["-", "-"]),
-        ("1. One", ["1.", "One"]),
-        (
-            "- 12) «One» (a) two\nIV. three\n(b) Four. 5. six",
-            ["-", "12)", "«One» (a) two", "IV.", "three", "(b)", "Four.", "5. six"],
-        ),
-        ("1. 5 apples, 2.5, No. 5 here", ["1. 5 apples, 2.5, No. 5 here"]),
-        ("Home | About us · It rains. | 5 |", ["Home", "|", "About us", "·", "It rains.", "|", "5", "|"]),
-        ("| P(A | B) |x| a|b", ["|", "P(A | B) |x| a|b"]),
-        ("|", ["|"]),
-    ],
-)
-def test_lines_are_split(text: str, expected: list[str]) -> None:
-    parts = list(split_layout(split_sentences(text, "en"), "en"))
-    assert [part.text for part in parts] == expected
-    assert "".join(part.text + part.separator for part in parts) == text
 
 
 @pytest.mark.parametrize("language", ["de", None])

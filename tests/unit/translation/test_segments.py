@@ -122,3 +122,25 @@ def test_text_without_letters_and_words_in_unknown_scripts_are_copied(translator
     assert requirements(translator.segments("babo 東京 dedu")) == [("東京", True)]
     assert translator.translate("- babo\n  # ...\n") == "- " + translator.translate("babo") + "\n  # ...\n"
     assert translator.translate("babo\t東京\tdedu").split("\t")[1] == "東京"
+
+
+def test_a_text_is_explained_stage_by_stage(untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer) -> None:
+    translator = Translator(
+        untrained_model, toy_tokenizer, protection=Protection(), uses_slots=True, truecases=True, by_sentence=True
+    )
+    text = "BABO <b>DEDU</b> {x} GIGO. Babo."
+    steps = translator.explain(text, glossary={"dedu": "gigo"}, max_extra=4)
+    before = [(number, stage, after) for number, stage, after in steps if stage not in ("search", "repair")][:7]
+    assert before == [
+        (0, "tags", "BABO DEDU {x} GIGO. Babo."),
+        (1, "split", "BABO DEDU {x} GIGO."),
+        (2, "split", "Babo."),
+        (1, "protect", "BABO DEDU [{x}] GIGO."),
+        (1, "glossary", "BABO [DEDU = gigo] {x} GIGO."),
+        (1, "truecase", "Babo dedu {x} gigo."),
+        (1, "slots", "Babo dedu ⟨0⟩ gigo."),
+    ]
+    assert {number for number, stage, _ in steps if stage == "search"} == {1, 2}
+    assert steps[-1][:2] == (0, "split")
+    assert steps[-1][2] == translator.translate(text, glossary={"dedu": "gigo"}, max_extra=4)
+    assert translator.explain("") == []

@@ -98,6 +98,21 @@ def translate_lines(
         log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
 
 
+def explain_lines(
+    translator: "Translator",
+    inputs: Sequence[Input],
+    column: str | None,
+    *,
+    to: str | None,
+    glossary: "Glossary | None",
+) -> None:
+    """Print each line of the inputs and the text after each stage that changes it, with the number of its segment."""
+    for text, _ in rows_of(inputs, column):
+        print(f"{'':11} {text}")
+        for segment, stage, after in translator.explain(text, to=to, glossary=glossary):
+            print(f"{segment or '':>1} {stage:9} {after}")
+
+
 def _translated(
     translator: "Translator",
     rows: Iterator[tuple[str, Row]],

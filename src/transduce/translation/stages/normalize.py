@@ -4,27 +4,19 @@ What a model can read is told by its vocabulary.
 """
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 
 from transduce.files.scripts import has_spaces, known_scripts, script
 from transduce.tokenizers.symbols import SLOTS, SPACE_MARK
-from transduce.translation.rules import base_language
+from transduce.translation.rules import base_language, common, rules_of
 from transduce.translation.text import Context, Edit, Span, Stage, Text, merge
 
-_STAND_INS = {
-    "\u2010": "-", "\u2011": "-", "\u2012": "–", "\u2015": "—", "\u02bc": "'", "\u2032": "'", "\u2033": '"',
-    "\xad": "", "\u200b": "", "\u2060": "", "\ufeff": "",
-}  # fmt: skip
-"""Hyphens, dashes and primes with others that look alike, and characters that are not seen."""
-_INWARD_QUOTES = re.compile(r"(?<![^\s(\[])([»›])(?=\w)|(?<=[^\s(\[])([«‹])(?!\w)")
-"""Quotation marks that point to the words, as in German books: »Nein«."""
-_LOW_QUOTES = {"»": "„", "«": "“", "›": "‚", "‹": "‘"}
-_DOTTED = re.compile(r"(?<![\w.])(?:U\.S\.S\.R|U\.S\.A|U\.A\.E|U\.K|U\.N|U\.S|E\.U)\.(?!\w)")
-"""Initialisms with full stops, which models confuse with one another: "the U.K." was "den Vereinigten Staaten"."""
+_RULES = common()["normalize"]
+_STAND_INS: Mapping[str, str] = _RULES["stand_ins"]
+_LOW_QUOTES: Mapping[str, str] = _RULES["low_quotes"]
+_INWARD_QUOTE, _INITIALISM = re.compile(_RULES["inward_quote"]), re.compile(_RULES["initialism"])
 _RARE_CHARACTER = re.compile(f"[\u0300-\u036f\ufb00-\ufb06«»‹›{''.join(_STAND_INS)}]")
 _RARE_FORM = re.compile(rf"{_RARE_CHARACTER.pattern}|[EU]\.[AKNSU]\.")
 """Finds an accent as a character of its own, a ligature such as "ﬁ", as text that is copied from a PDF may have, one of
@@ -64,9 +56,9 @@ class Normalize(Stage):
             return text
         readable = self._readable
         if readable.has_initialisms:
-            text = text.substituted(_DOTTED, _without_full_stops)
+            text = text.substituted(_INITIALISM, _without_full_stops)
         if readable.characters.issuperset(_LOW_QUOTES.values()):
-            text = text.substituted(_INWARD_QUOTES, lambda quote: _LOW_QUOTES[quote[0]])
+            text = text.substituted(_INWARD_QUOTE, lambda quote: _LOW_QUOTES[quote[0]])
         rare = {char for char in _RARE_CHARACTER.findall(text.characters) if char not in readable.characters}
         if any(map(unicodedata.combining, rare)):
             text = text.edited(list(_composed(text.characters)))
@@ -104,7 +96,8 @@ class Expansions:
         in_lower_case: dict[str, set[str]] = {}
         patterns = []
         for language in languages:
-            tables = _tables().get(base_language(language) or "", {})
+            rules = rules_of(base_language(language)).get("expansions", {})
+            tables = {place: table for place, table in rules.items() if place in _PLACES}
             expansions = {short: full for table in tables.values() for short, full in table.items()}
             words = {word for full in expansions.values() for word in full.split()}
             if 2 * sum(f"{SPACE_MARK}{word}" in pieces for word in words) < len(words):
@@ -172,7 +165,7 @@ class Readable:
 
     def initialisms(self, text: str) -> list[Span]:
         """The initialisms, such as "U.K.", that get another form."""
-        return [Span(*name.span()) for name in _DOTTED.finditer(text)] if self.has_initialisms else []
+        return [Span(*name.span()) for name in _INITIALISM.finditer(text)] if self.has_initialisms else []
 
     def _is_foreign_letter(self, char: str) -> bool:
         """Whether this is a letter, or a digit such as ², that occurs in words and that the vocabulary lacks.
@@ -198,13 +191,6 @@ def foreign_words(text: str, known: Collection[str], letters: Collection[str] = 
         else:
             spans.append(Span(*word.span()))
     return spans
-
-
-@cache
-def _tables() -> dict[str, dict[str, dict[str, str]]]:
-    text = (resources.files("transduce") / "translation" / "expansions.toml").read_text(encoding="utf-8")
-    tables: dict[str, dict[str, dict[str, str]]] = tomllib.loads(text)
-    return tables
 
 
 def _composed(text: str) -> Iterator[Edit]:

@@ -1,4 +1,4 @@
-"""Protected spans: parts of a text that a translation must contain unchanged, such as addresses and placeholders.
+"""Protected spans: ranges of a text that a translation must contain unchanged, such as addresses and placeholders.
 
 A model that was trained with augment.spans sees a slot, one of ten reserved symbols, instead of each span.
 """
@@ -10,116 +10,20 @@ from dataclasses import replace
 from transduce.errors import ConfigError
 from transduce.files.given_texts import require_list
 from transduce.tokenizers.symbols import SLOTS
-from transduce.translation.formulas import FORMULA
+from transduce.translation.rules import base_language, common, pattern
 from transduce.translation.stages.normalize import Readable
 from transduce.translation.text import Context, Required, Span, Stage, Text, merge
-from transduce.translation.times import TIME, in_24_hours
 
-_FILE_TYPES = (
-    "7z apk avi bak bat bib bmp bz2 c cfg conf cpp cs css csv db deb dll dmg doc docx env epub exe flac gif go gz h "
-    "hpp htm html ini ipynb iso jar java jpeg jpg js json jsonl key lock log md mkv mov mp3 mp4 odp ods odt ogg otf "
-    "pdf pem php png ppt pptx py rar rb rpm rs rst rtf sh so sql sqlite srt svg tar tex tgz tiff tif tmp toml ts tsv "
-    "ttf txt wav webm webp whl xls xlsx xml xz yaml yml zip zst"
-)
-_DOMAINS = "app biz co com de dev edu es eu fr gov info io it jp me net nl org pl ru tv uk us xyz"
-_UNITS = (
-    "%%|%|‰|°C|°F|°|€|£|\\$|¥|USD|EUR|GBP|CHF|km/h|m/s|mph|km²|m²|cm²|m³|kWh|mAh|kHz|MHz|GHz|Hz|kPa|hPa|kcal|"
-    "km|cm|mm|nm|µm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|kW|MW|GW|dpi|px|fps|ms|dB|min|ft|lbs?|oz|m|g|l|h|W|V|"
-    "mpg|rpm|psi|tbsp|tsp|qt|gal|yd|kbps|Mbps|Gbps|[kMG]bit/s|[KMG]iB|Wh|MWh|GWh|kJ|MJ|kV|mV|mA|kN|Nm"
-)
-# Possessive quantifiers (++, *+) keep the time linear: what they match is never given back.
-_URL = (
-    r"(?:(?:https?|ftp)://|www\.)[^\s<>\"]++|"
-    rf"(?<![\w@.-])(?:[\w-]++\.)+(?:{_DOMAINS.replace(' ', '|')})\b(?:/[^\s<>\"]*+)?"
-)
-_MAIL = r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)+"
-# A message in ICU's format with its variants, "{n, plural, one {# file} other {# files}}"; they may have placeholders.
-_MESSAGE = (
-    r"\{\s*\w{1,60}\s*,\s*(?:plural|select|selectordinal)\s*,"
-    r"(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\}"
-)
-_PLACEHOLDER = (
-    r"\{\{[^{}\n]{1,60}\}\}|\{%[^{}\n]{1,100}%\}|\$?\{[^{}\s]{0,60}\}|%\(\w{1,60}\)[a-z]|%%(?!%)|(?<![\d%])%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGcp@](?!\w)(?:%%)?+|"
-    r"(?<!\w)\$[A-Za-z_]\w*+|</?[A-Za-z][^<>\n]{0,80}>|&\w{2,8};|`[^`\n]+`"
-)
-_PATH = (
-    r"(?<![\w/.])(?:~|\.\.?)?/(?:[\w.+-]++/)*[\w.+-]*\w|(?<!\w)[A-Za-z]:\\[^\s<>\"|?*]*[\w\\]|"
-    rf"(?<![\w./\\+-])(?:[\w.+-]++[/\\])*\w[\w.+-]*?\.(?:{_FILE_TYPES.replace(' ', '|')})(?![\w-])"
-)
-_IDENTIFIER = r"(?<![\w-])--[A-Za-z][\w-]*\w|(?<!\w)[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+(?!\w)|(?<![\w&])[@#][A-Za-z_]\w+"
-# What programs read: "Ctrl+Alt+Del", "__init__", "\\ref{one}", "\\n", "<!-- comment -->", "&&".
-_KEYS = "Ctrl|Strg|Alt|Shift|Maj|Cmd|Win|Fn"
-_CODE_WORD = (
-    rf"(?<!\w)(?:{_KEYS})(?:\+\w{{1,9}}+|-\w(?!\w))++|"
-    r"(?<!\w)__[A-Za-z]\w{0,40}__(?!\w)|"
-    r"\\[A-Za-z]{2,20}+\*?\{[^{}\n]{0,80}+\}|\\[nrt](?![a-z])|<!--[^<>\n]{0,500}?-->|(?<!\S)(?:&&|\|\||[=!:]=|[=-]>)(?!\S)"
-)
-# Numbers of machines: "0x1F", "1e-5", "00:1A:2B:3C:4D:5E", "2001:db8::1", UUIDs, "abc123def456".
-_HEXADECIMAL = (
-    r"(?<![\w.-])(?:[\dA-Fa-f]{8}-(?:[\dA-Fa-f]{4}-){3}[\dA-Fa-f]{12}|0x[\dA-Fa-f]++|\d++(?:\.\d++)?[eE][+-]?\d++|"
-    r"(?=[A-Za-z]{0,8}\d{1,8}[A-Za-z]{1,8}\d)[A-Za-z\d]{5,64}+)(?!\w)|"
-    r"(?<![\w:])(?:[\dA-Fa-f]{1,4}::?){2,7}[\dA-Fa-f]{1,4}(?![\w:])"
-)
-_EMOJI_CHARACTER = (
-    "[\U0001f000-\U0001faff\u2600-\u27bf\u2b50\u2b55\u231a\u231b\u23e9-\u23fa]"
-    "[\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*+"  # variation selectors, joiners, skin tones, tags
-)
-_EMOJI = f"{_EMOJI_CHARACTER}(?: ?{_EMOJI_CHARACTER})*+"
-_SHORTCODE = r"(?<!\S):[\w+-]{2,40}+:(?![^\s.,!?])"  # of an emoji: ":smile:"
-_BLANK = r"(?<!\w)_{3,}+(?!\w)"  # to be filled in: "Name: ______"
-_COMPARISON = r"(?<=\S\s)[<>]=?(?=\s\S)"  # "File > Save"
-_EMOTICON = r"(?<!\S)[:;=]-?(?:[()]++|[DPp|/\\])(?!\S)"  # ":-)"
-_DIGITS = r"\d++(?:[.,:/–'-]\d++)*+"
-_SIZE = rf"(?<![\w.,]){_DIGITS}(?: ?[x×] ?{_DIGITS})++(?:\s?(?:{_UNITS}))?+(?!\w)"  # "1920x1080", "10 x 15 cm"
-# A number that is more than a plain integer: with a sign, separators, a unit, a currency, or five digits and more.
-# Before a word such as million it is left to the model, which knows how the target language writes "$1.5 million".
-_SCALED = r"(?![.,]\d|\s?(?i:hundred|thousand|million|billion|trillion|mill?iard|tausend|mille|mrd\b|mio\b))"
-# An amount in thousands, millions or billions, abbreviated: "$5bn", "£20m", "20k", "5 M€".
-_SHORT_AMOUNT = (
-    rf"(?<![\w.,$€£¥-])(?:[$€£¥] ?{_DIGITS} ?(?:[kKmMB]|bn|mn|tn)|"
-    rf"{_DIGITS}(?:[kKM]| ?(?:bn|mn|tn)| ?(?:k|M|Md)€))(?!\w)"
-)
-_NUMBER = (
-    r"(?<![\w+])(?:\+\d{1,3}(?:[ /-]?\(?\d{2,}\)?)+|v\d+(?:\.\d+)+(?:-[a-z]+(?:\.\d+)?)?)(?!\w)|"
-    r"(?<![\w.,$€£¥+−-])[+−-]?+(?:[$€£¥]\s?)?+(?:"
-    rf"{_DIGITS}(?:\s?(?:{_UNITS})|\ss)(?!\w)|\d++(?:[.,:/–'-]\d++)++(?!\w){_SCALED}|\d{{5,}}+(?!\w)|"
-    rf"(?<=[$€£¥])\d++(?!\w){_SCALED})|"
-    rf"(?<!\w)[$€£¥]\s?{_DIGITS}(?!\w){_SCALED}|(?<![\w.,$€£¥+−-])[+−-]\d++(?!\w){_SCALED}"
-)
-_INTEGER = r"(?<![\w.,:/-])\d{2,4}(?![\w]|[.,:/-]\d|\.\s)"
-# "F5", "H2O", "LH400", "camelCase"
-_CODE = r"(?<![\w.,:/-])(?:[A-Z]{1,4}\d[A-Z\d]{0,8}+|[a-z]{1,20}+(?:[A-Z][a-z]{1,20}+){1,5}+)(?!\w)"
-_THOUSANDS = r"\d{1,3}(?: \d{3})++(?!\d)"  # "12 000", which the model may write as the target language does
-_INTEGER_LIST = (
-    rf"(?<![\w.,:/-])(?:\d{{1,4}}+(?:[,;] \d{{1,4}}+){{3,}}+|(?!{_THOUSANDS})\d{{1,4}}+(?: \d{{1,4}}+){{2,}}+|\d \d)"
-    r"(?!\w|-|[.,:/]\d)"
-)
-
-_NAMES = re.compile(
-    "|".join(
-        [
-            _URL,
-            _MAIL,
-            _MESSAGE,
-            _PLACEHOLDER,
-            _CODE_WORD,
-            _PATH,
-            _IDENTIFIER,
-            _HEXADECIMAL,
-            _EMOJI,
-            _SHORTCODE,
-            _EMOTICON,
-            _BLANK,
-            _COMPARISON,
-        ]
-    )
-)
-_ALL = re.compile("|".join([FORMULA, _NAMES.pattern, TIME, _SIZE, _SHORT_AMOUNT, _NUMBER]))
-_COPIED = re.compile(f"{_INTEGER}|{_CODE}")
-_INTEGER_LISTS = re.compile(_INTEGER_LIST)
+_KINDS = [(pattern(rule["pattern"]), "numbers" in rule) for rule in common()["protect"]]
+_NAMES = re.compile("|".join(kind for kind, is_number in _KINDS if not is_number))
+_ALL = re.compile("|".join(kind for kind, _ in _KINDS))
+_COPIED = re.compile("|".join(pattern(common()["copy"][name]) for name in ("integer", "code")))
+_INTEGER_LISTS = re.compile(pattern(common()["list"]["integers"]))
+_TIME = re.compile(r"(1[0-2]|[1-9])(?:[:.](\d{2}))? ?([ap])\.? ?m\b\.?", re.IGNORECASE)
+_RANGE = re.compile(r"[-–]")
 _WORTH_SEARCHING = re.compile(
     r"[\d@/\\{}$%<>`&#_=^\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w[.+]\w|"
-    rf"(?:{_KEYS})-|:[\w+-]|[:;=][()|]"
+    rf"{pattern('(?&keys)')}-|:[\w+-]|[:;=][()|]"
 )
 _CLOSING = ".,;:!?'\"»”’"
 _OPENING_OF = {")": "(", "]": "[", "}": "{"}
@@ -219,3 +123,19 @@ def _trimmed(text: str, start: int, end: int) -> Span:
             unopened[last] = unopened.get(last, 0) - 1
             end -= 1
     return Span(start, end)
+
+
+def in_24_hours(text: str, language: str | None) -> str:
+    """A time of day in 12 hours, or a range, as a language writes it; any other text, or in another language, as it is.
+
+    A model would lose the half of the day.
+    """
+    times = list(map(str.strip, _RANGE.split(text)))
+    if base_language(language) not in common()["times"]["hours_24"].split() or not all(map(_TIME.fullmatch, times)):
+        return text
+    return _TIME.sub(_converted, text)
+
+
+def _converted(time: re.Match[str]) -> str:
+    hour = int(time[1]) % 12 + (12 if time[3].lower() == "p" else 0)
+    return f"{hour}:{time[2] or '00'}"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from transduce.translation.boundaries import boundaries
-from transduce.translation.rules import Abbreviations
+from transduce.translation.rules import Abbreviations, common
 from transduce.translation.sentences import LINE_BREAKS, Sentence, join_sentences, split_sentences
 from transduce.translation.stages.protect import Protect
 from transduce.translation.stages.tags import marks_by_range
@@ -20,7 +20,7 @@ from transduce.translation.text import LIST_NUMBER, Context, Segment, Text
 _BREAK = re.compile("[\t\n\r\x85\u2028\u2029]")
 _ESCAPES = r"(?<=\S)(?:\\[nrt])+(?=[^a-z\s])"  # in messages of programs: "First line.\\nSecond line."
 _SEPARATOR = re.compile(rf"\t\s*|{LINE_BREAKS}|{_ESCAPES}|(?:\A|(?<=\s))([|·•])(\s+|\Z)")
-_ONE = r"(?:[-–—*+•·‣▪◦●○■□►➤✓✔]|#{1,6}|>+|\[[ xX]\])"
+_ONE = common()["layout"]["mark"]
 _MARK = re.compile(rf"({_ONE}(?:\s+{_ONE})*)(\s+)(?=\S)")
 _NUMBERED = re.compile(rf"({LIST_NUMBER.pattern})(\s+)(?=[\"'(«„“‘*]*([^\W\d_]+))")
 
