@@ -21,8 +21,8 @@ from setting import SEED, make_parser, print_setting, write_results
 
 from transduce.corpora.demo.corpus import demo_corpus
 from transduce.files.files import read_lines
-from transduce.translation.glossary import Glossary
 from transduce.translation.scores import bleu
+from transduce.translation.stages.glossary import Glossary
 from transduce.translation.translator import Translator
 
 Pairs = Sequence[Sequence[str]]

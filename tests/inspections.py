@@ -9,7 +9,8 @@ from helpers import logits
 from torch import Tensor
 
 from transduce.data.batch import Batch
-from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
+from transduce.inspect.inspection import Inspection, inspect_translation
+from transduce.inspect.request import InspectionRequest
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.tokenizers.tokenizer import BOS, EOS
 from transduce.translation.translator import Translator

@@ -10,7 +10,7 @@ from document_samples import SAMPLES
 
 from transduce.documents.document import AlignedTranslation, Document, ReadOptions
 from transduce.documents.read import read_document
-from transduce.translation.inline_tags import TaggedText
+from transduce.translation.markup import TaggedText
 
 BILINGUAL = (".po", ".xliff", ".tmx")
 """Formats that keep the source text beside the translation."""

@@ -26,13 +26,13 @@ __all__ = [
     "Outcome",
     "PairScore",
     "Parser",
-    "Part",
     "Protection",
     "RunError",
     "SamplingOptions",
     "Score",
     "SearchConfig",
     "SearchOptions",
+    "Segment",
     "SpeechOptions",
     "SpokenPart",
     "TextEncoder",
@@ -67,10 +67,10 @@ if TYPE_CHECKING:
     from transduce.training.api import train
     from transduce.training.loop import Outcome
     from transduce.translation.confidence import Calibration
-    from transduce.translation.glossary import Glossary
-    from transduce.translation.part import Part
-    from transduce.translation.protect import Protection
     from transduce.translation.scores import Comparison, Score, compare, score
+    from transduce.translation.stages.glossary import Glossary
+    from transduce.translation.stages.protect import Protection
+    from transduce.translation.text import Segment
     from transduce.translation.translation import PairScore, Translation
     from transduce.translation.translator import Translator
 else:
@@ -92,9 +92,9 @@ else:
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
         "transduce.translation.confidence": ["Calibration"],
-        "transduce.translation.glossary": ["Glossary"],
-        "transduce.translation.part": ["Part"],
-        "transduce.translation.protect": ["Protection"],
+        "transduce.translation.stages.glossary": ["Glossary"],
+        "transduce.translation.text": ["Segment"],
+        "transduce.translation.stages.protect": ["Protection"],
         "transduce.translation.scores": ["Comparison", "Score", "compare", "score"],
         "transduce.translation.translation": ["PairScore", "Translation"],
         "transduce.translation.translator": ["Translator"],

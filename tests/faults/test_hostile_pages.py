@@ -6,8 +6,8 @@ import re
 import pytest
 from fault_injection import repetitions
 
-from transduce.translation.html_text import HtmlText
-from transduce.translation.project_tags import project
+from transduce.documents.html_text import HtmlText
+from transduce.translation.projection import project
 
 PAGES = repetitions(300, 100_000)
 NAMES = ["b", "i", "a", "span", "font", "x-y", "B", "p", "div", "li", "td", "h1", "pre", "code", "var", "kbd"]

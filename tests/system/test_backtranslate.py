@@ -151,7 +151,7 @@ def test_a_mixed_corpus_trains_with_a_symbol_before_back_translations(
     outcome = transduce(*more, "--out", "run", cwd=tmp_path)
     assert (outcome.code, "resuming from" in outcome.err) == (0, True), outcome.err
     translator = Translator.load(tmp_path / "run")
-    assert all(symbol not in part.tokens for part in translator.parts("babo dego"))
+    assert all(symbol not in part.tokens for part in translator.segments("babo dego"))
     record = json.loads(transduce("translate", "-m", "run", "--jsonl", "babo", cwd=tmp_path).out)
     assert record["source_tokens"] == tokenizer.pieces(tokenizer.encode("babo"))
 

@@ -109,7 +109,11 @@ def test_the_shortest_limits_hold_and_no_model_is_refused(tmp_path: Path, toy_to
         model = small_model(0, toy_tokenizer.vocab_size, positions="learned", max_positions=positions)
         save_model(tmp_path / name, model, toy_tokenizer, facts)
     translator = Translator.load([tmp_path / "a", tmp_path / "b"], device="cpu")
-    assert (translator.model.longest, translator.max_source_length, translator.splitter.by_sentence) == (19, 19, True)
+    assert (translator.model.longest, translator.max_source_length, translator.pipeline.split.by_sentence) == (
+        19,
+        19,
+        True,
+    )
     with pytest.raises(ModelError, match="there is no model to load"):
         Translator.load([])
 

@@ -55,7 +55,7 @@ def test_the_target_language_selects_the_output(transduce: Any, multilingual: Tr
 
 def test_every_sentence_of_a_text_has_the_tag(multilingual: TrainedRun) -> None:
     translator = Translator.load(multilingual.run, device="cpu", engine="plain")
-    for parts in (translator.parts("ba " * 300, to="fr"), translator.parts("ba", to="fr")):
+    for parts in (translator.segments("ba " * 300, to="fr"), translator.segments("ba", to="fr")):
         assert parts
         for part in parts:
             assert translator.tokenizer.pieces(part.tokens)[:2] == ["▁", "⟨fr⟩"]
@@ -67,7 +67,7 @@ def test_a_text_cannot_contain_a_tag(multilingual: TrainedRun) -> None:
     from transduce.tokenizers.symbols import language_tag
 
     translator = Translator.load(multilingual.run, device="cpu", engine="plain")
-    (part,) = translator.parts(f"{language_tag('fr')} ba", to="de")
+    (part,) = translator.segments(f"{language_tag('fr')} ba", to="de")
     tags = {translator.tokenizer.symbol_ids[language_tag(code)] for code in ("de", "fr")}
     assert [token for token in part.tokens if token in tags] == [translator.tokenizer.symbol_ids[language_tag("de")]]
 

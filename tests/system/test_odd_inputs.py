@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from transduce.translation.protect import Protection
+from transduce.translation.stages.protect import Protection
 from transduce.translation.translator import Translator
 
 INPUTS = (Path(__file__).parents[1] / "data" / "odd_inputs.txt").read_text(encoding="utf-8").split("\n")[:-1]

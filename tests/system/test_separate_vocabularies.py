@@ -19,7 +19,7 @@ from transduce.tokenizers.any_tokenizer import TokenizerPair
 from transduce.tokenizers.symbols import BACK_TRANSLATED, language_tag
 from transduce.tokenizers.tokenizer import EOS, Tokenizer
 from transduce.training.checkpoint import read_progress
-from transduce.translation.protect import Protection
+from transduce.translation.stages.protect import Protection
 from transduce.translation.translator import Translator
 
 WORDS = {"αβγ": "абв", "δεζ": "где", "ηθι": "жзи", "κλμ": "клм", "νξο": "ноп", "πρσ": "рст"}
@@ -141,7 +141,7 @@ def test_several_target_languages(transduce: Any, tmp_path: Path) -> None:
     texts = [*WORDS]
     assert translator.translate(texts, to="ru") == [*WORDS.values()]
     assert translator.translate(texts, to="bg") == [word.upper() for word in WORDS.values()]
-    (part,) = translator.parts(texts[0], to="bg")
+    (part,) = translator.segments(texts[0], to="bg")
     assert part.tokens[1] == translator.tokenizer.symbol_ids[language_tag("bg")]
     assert translator.tokenizer.pieces(part.tokens)[:2] == ["▁", "⟨bg⟩"]
 

@@ -13,7 +13,7 @@ from transduce.models.folder import CARD, WEIGHTS
 
 if TYPE_CHECKING:
     from transduce.search.options import SearchConfig
-    from transduce.translation.glossary import Glossary
+    from transduce.translation.stages.glossary import Glossary
 
 _COMPARED_BYTES = 1 << 16
 """Number of bytes at the end of the weights by which models are told apart: training changes all of them."""

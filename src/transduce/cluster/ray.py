@@ -24,7 +24,7 @@ from transduce.translation.commands.translate_direction import target_language
 from transduce.translation.commands.translate_progress import Progress
 
 if TYPE_CHECKING:
-    from transduce.translation.part_translator import Terms
+    from transduce.translation.translator import Terms
 
 _BLOCK_BYTES = 1 << 14
 """Size of the blocks of rows that workers get, one at a time: some 100 to 300 sentences, which take as much processor

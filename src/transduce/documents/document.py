@@ -9,8 +9,8 @@ from typing import NamedTuple
 from transduce.errors import DataError
 from transduce.files.languages import base_language
 from transduce.tokenizers.token_ranges import Span
-from transduce.translation.inline_tags import TaggedText
-from transduce.translation.project_tags import project
+from transduce.translation.markup import TaggedText
+from transduce.translation.projection import project
 
 _MARKER = re.compile("\0([0-9]+)\0")
 

@@ -18,8 +18,8 @@ from transduce.documents.mixed import TAG, SpacedText, outer_space
 from transduce.documents.package import Package, read_members
 from transduce.errors import DataError
 from transduce.files.xml_source import Element, Text, parse_xml
-from transduce.translation.inline_tags import TaggedTextBuilder
-from transduce.translation.project_tags import project
+from transduce.translation.markup import TaggedTextBuilder
+from transduce.translation.projection import project
 
 _PARTS = re.compile(r"word/(?:document|footnotes|endnotes|comments|header\d*|footer\d*)\.xml")
 _NAMESPACES = (

@@ -22,9 +22,9 @@ from transduce.documents.document import (
     text_document,
     unchanged,
 )
+from transduce.documents.html_text import HtmlText
 from transduce.documents.markdown_inline import InlineRange, InlineRanges
-from transduce.translation.html_text import HtmlText
-from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.translation.markup import TaggedText, TaggedTextBuilder
 
 _LABEL = re.compile(
     r"[:~][ \t]+|\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)"

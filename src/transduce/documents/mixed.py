@@ -7,10 +7,9 @@ from typing import Literal, NamedTuple
 from transduce.documents.document import Splicer, escape_xml, has_words, tagged_text
 from transduce.documents.mnemonics import Label, read_label
 from transduce.files.xml_source import Element, Text
-from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder, all_tags
-from transduce.translation.paired_tags import paired_tags
-from transduce.translation.project_tags import project
-from transduce.translation.protect import Protection
+from transduce.translation.markup import TaggedText, TaggedTextBuilder, all_tags, paired_tags
+from transduce.translation.projection import project
+from transduce.translation.stages.protect import Protection
 
 
 class Role(NamedTuple):

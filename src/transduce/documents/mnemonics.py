@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from transduce.files.scripts import has_spaces
-from transduce.translation.protect import Protection
+from transduce.translation.stages.protect import Protection
 
 # Not an entity (&amp;), nor a part of an address or a variable.
 _MARKED = re.compile(r"(?<![\w&~$@/.?=-])([^\W\d_]*)([&_~])([^\W\d_])(?!\w*;)")

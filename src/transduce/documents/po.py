@@ -15,10 +15,10 @@ from transduce.documents.document import (
     tagged_text,
     unchanged,
 )
+from transduce.documents.html_text import HtmlText
 from transduce.documents.mnemonics import Label, read_label
 from transduce.errors import DataError
 from transduce.files.po import PoMessage, quote, read_messages
-from transduce.translation.html_text import HtmlText
 
 _CHARSET = re.compile(rb"^\"Content-Type:[^\"\n]*charset=(?!CHARSET)([A-Za-z0-9_-]+)", re.MULTILINE | re.IGNORECASE)
 _UNKNOWN_CHARSET = re.compile(r"(^\"Content-Type:[^\"\n]*charset=)CHARSET", re.MULTILINE)

@@ -23,11 +23,11 @@ from transduce.documents.document import (
     unchanged,
 )
 from transduce.documents.docx import read_docx
+from transduce.documents.html_text import HtmlText, attribute_texts
 from transduce.documents.markdown import read_markdown
 from transduce.documents.odt import read_odt
 from transduce.documents.po import read_po
 from transduce.documents.subtitles import read_srt, read_vtt
-from transduce.translation.html_text import HtmlText, attribute_texts
 
 _CHARSET = re.compile(rb"""<meta\b[^>]*\bcharset\s*=\s*["']?\s*([A-Za-z0-9_-]+)""", re.IGNORECASE)
 _WITHOUT_QUOTES = re.compile(r"""[^\s"'`=<>]+""")

@@ -19,7 +19,7 @@ from transduce.documents.document import (
     unchanged,
 )
 from transduce.errors import DataError
-from transduce.translation.inline_tags import TaggedText, TaggedTextBuilder
+from transduce.translation.markup import TaggedText, TaggedTextBuilder
 
 _TIMES = re.compile(r"[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}[ \t]*-->[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}.*")
 _NEXT = rf"(?:[ \t]*\d+[ \t]*\r?\n)?{_TIMES.pattern}"  # without an empty line before it

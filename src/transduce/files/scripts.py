@@ -2,8 +2,12 @@
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 
+_KNOWN_FROM = 20
+"""Number of tokens with several letters of a script in the vocabularies of models that can read it."""
 _SAME = {"HIRAGANA": "KANA", "KATAKANA": "KANA", "IDEOGRAPHIC": "CJK"}
 
 
@@ -17,6 +21,16 @@ def script(char: str) -> str:
     assert match
     word = match[0]
     return "" if word in ("COMBINING", "MODIFIER", "VARIATION") else _SAME.get(word, word)
+
+
+def known_scripts(pieces: Iterable[str]) -> frozenset[str]:
+    """Latin, and the scripts of which a vocabulary has learned words, not only a few letters."""
+    counts: Counter[str] = Counter()
+    for piece in pieces:
+        letters = [letter for letter in piece if letter.isalpha()]
+        if len(letters) > 1:
+            counts.update({script(letter) for letter in letters})
+    return frozenset({"LATIN", *(name for name, count in counts.items() if count >= _KNOWN_FROM)})
 
 
 def has_spaces(character: str) -> bool:

@@ -56,8 +56,9 @@ def _translation_page(
 ) -> tuple[str, str]:
     """The page, and the translation."""
     from transduce.cli.inputs import require_utf8
-    from transduce.inspect.inspection import InspectionRequest, inspect_translation
+    from transduce.inspect.inspection import inspect_translation
     from transduce.inspect.page import self_contained
+    from transduce.inspect.request import InspectionRequest
     from transduce.inspect.serialize import serialize, translation_text
     from transduce.translation.translator import Translator
 

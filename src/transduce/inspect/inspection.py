@@ -26,7 +26,7 @@ from transduce.search.decoder import Decoder, Hypothesis
 from transduce.search.engine import Job, output_limit
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.translation.part import Part
+from transduce.translation.text import Segment
 from transduce.translation.translator import Translator
 
 MIN_POSITIONS = 64
@@ -81,7 +81,7 @@ class Inspection:
     request: InspectionRequest
     config: SearchConfig
     best: Hypothesis
-    part: Part
+    part: Segment
     """The text as the translator reads it: with slots for protected spans, and the tag of the target language."""
     source: list[int]
     """Token ids that the encoder read, with the end marker."""

@@ -8,7 +8,7 @@ from transduce.errors import ConfigError, DataError, ModelError
 from transduce.files.texts import require_text
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.tokenizers.tokenizer import EOS
-from transduce.translation.part import Part
+from transduce.translation.text import Segment
 from transduce.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def inspected_model(translator: Translator) -> "Model":
     return model
 
 
-def inspected_part(translator: Translator, text: str, to: str | None) -> Part:
+def inspected_part(translator: Translator, text: str, to: str | None) -> Segment:
     """The text as one part; a DataError if it cannot be inspected."""
     check_characters(text)
     part = translator.whole(text, to)

@@ -29,7 +29,7 @@ from transduce.models.model import Model
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.tokenizer import EOS
-from transduce.translation.repair import output_text
+from transduce.translation.pipeline import output_text
 from transduce.translation.translator import Translator
 
 _LENS_TOKENS = 4

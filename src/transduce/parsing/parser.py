@@ -29,7 +29,7 @@ from transduce.search.plain_engine import PlainEngine
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import SPACE_MARK
 from transduce.tokenizers.tokenizer import EOS, PAD
-from transduce.translation.abbreviations import Abbreviations, matches
+from transduce.translation.rules import Abbreviations, matches
 
 _BRACKETS = {"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"}
 _WHOLE = re.compile(r"-[LR][RC]B-|\w+://\S*\w/?|www\.\S*\w|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")

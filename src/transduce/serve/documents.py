@@ -33,8 +33,7 @@ from transduce.serve.pending import wait_for_disconnect
 from transduce.serve.request_parsing import ERROR_RESPONSES, MULTIPART, content_type
 from transduce.serve.served_models import AUTO, Detector, ServedModel, ServedModels
 from transduce.serve.translation_service import TranslationService
-from transduce.tokenizers.token_ranges import align_characters
-from transduce.translation.inline_tags import TaggedText
+from transduce.translation.markup import TaggedText
 
 _TOGETHER = 32
 """Texts in one request to the scheduler, so that other clients need not wait for an entire document."""
@@ -176,12 +175,9 @@ class DocumentJobs:
             await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
         split = await pending.all()
         results = []
-        for text, lines in zip(texts, split.texts, strict=True):
+        for lines in split.texts:
             output = split.outputs(lines)[0]
-            aligned = align_characters(
-                split.source_tokens(lines), text.text, output.tokens, output.text, output.alignment or []
-            )
-            results.append(AlignedTranslation(output.text, aligned))
+            results.append(AlignedTranslation(output.text, split.aligned_spans(lines, output)))
         return results
 
     def _store(self, name: str, content: bytes) -> Path:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from transduce.documents.html_text import HtmlText
 from transduce.files.languages import language_name
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.documents import document_suffixes
@@ -20,10 +21,8 @@ from transduce.serve.limits import HttpError
 from transduce.serve.request_parsing import ERROR_RESPONSES, FORMS, JSON, read_json_or_form, request_body
 from transduce.serve.served_models import AUTO, Detector, ServedModel, ServedModels
 from transduce.serve.translation_service import Line, SplitTexts, TranslationService
-from transduce.tokenizers.token_ranges import align_characters
-from transduce.translation.html_text import HtmlText
-from transduce.translation.inline_tags import TaggedText
-from transduce.translation.project_tags import project
+from transduce.translation.markup import TaggedText
+from transduce.translation.projection import project
 
 _LEAST_PROBABILITY = 0.01
 """Probability below which a language is not mentioned."""
@@ -298,8 +297,4 @@ def _fill(documents: list[HtmlText], split: SplitTexts) -> list[list[str]]:
 
 def _project(tagged: TaggedText, split: SplitTexts, lines: Sequence[Line]) -> list[str]:
     """The HTML of each translation of a text."""
-    tokens, translations = split.source_tokens(lines), []
-    for output in split.outputs(lines):
-        aligned = align_characters(tokens, tagged.text, output.tokens, output.text, output.alignment or [])
-        translations.append(project(tagged, output.text, aligned))
-    return translations
+    return [project(tagged, output.text, split.aligned_spans(lines, output)) for output in split.outputs(lines)]

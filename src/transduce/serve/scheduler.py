@@ -24,10 +24,9 @@ from transduce.search.engine import Engine, Job, Session, output_limit
 from transduce.search.options import SearchConfig
 from transduce.serve.limits import QueueFullError, error_location
 from transduce.serve.metrics import Metrics
-from transduce.translation.part import Part
-from transduce.translation.part_translator import Confidence
+from transduce.translation.text import Segment
 from transduce.translation.translation import Translation
-from transduce.translation.translator import Translator
+from transduce.translation.translator import Confidence, Translator
 
 _TOKEN_BUDGET = 131_072
 """Token budget (source tokens times rows of the beam) of an engine that does not limit its batch."""
@@ -54,7 +53,7 @@ class ScheduledRequest:
 
     translator: Translator
     config: SearchConfig
-    jobs: list[Part]
+    jobs: list[Segment]
     aligned: Collection[int]
     """Indices of the jobs whose outputs are aligned."""
     deliver: Callable[[JobTranslations | Exception], None]

@@ -21,11 +21,10 @@ from transduce.serve.limits import HttpError, Limits
 from transduce.serve.pending import Pending
 from transduce.serve.scheduler import JobTranslations, ScheduledRequest, Scheduler
 from transduce.serve.served_models import ServedModel
-from transduce.translation.glossary import Glossary
-from transduce.translation.part import Part
-from transduce.translation.part_translator import Confidence
+from transduce.translation.stages.glossary import Glossary
+from transduce.translation.text import Segment
 from transduce.translation.translation import Translation, join
-from transduce.translation.translator import Translator
+from transduce.translation.translator import Confidence, Translator
 
 _LARGE = 2_000
 """Characters of a request above which its texts are split one request at a time."""
@@ -48,9 +47,9 @@ class Line:
 class SplitTexts:
     """The texts of one request, split into jobs: the parts of each line of each text."""
 
-    def __init__(self, translator: Translator, texts: Iterable[Iterable[Sequence[Part]]]) -> None:
+    def __init__(self, translator: Translator, texts: Iterable[Iterable[Sequence[Segment]]]) -> None:
         self._translator = translator
-        self.jobs: list[Part] = []
+        self.jobs: list[Segment] = []
         self.texts: list[list[Line]] = []
         """The lines of each text."""
         for text, lines in enumerate(texts):
@@ -82,7 +81,13 @@ class SplitTexts:
             results.append(join(text, [*chain.from_iterable(parts)], outputs))
         return results
 
-    def best_parts(self, line: Line) -> Iterator[tuple[Part, Translation, str]]:
+    def aligned_spans(
+        self, lines: Sequence[Line], output: Translation
+    ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """Ranges of characters of a text, which is one line, and of an output that are aligned."""
+        return self._translator.aligned_spans([self.jobs[job] for line in lines for job in line.jobs], output)
+
+    def best_parts(self, line: Line) -> Iterator[tuple[Segment, Translation, str]]:
         """Each part of a line that is done, its best translation, and the text between this and the next one."""
         outputs = [line.outputs[job][0] for job in line.jobs]
         whole = self.outputs([line])[0].text
@@ -109,8 +114,8 @@ def split_texts(
     glossary: Glossary | None = None,
     protect: bool = True,
 ) -> SplitTexts:
-    def parts(line: str) -> list[Part]:
-        return translator.parts(line, prefix, glossary, to, protect=protect)
+    def parts(line: str) -> list[Segment]:
+        return translator.segments(line, prefix, glossary, to, protect=protect)
 
     return SplitTexts(translator, (map(parts, text.split("\n")) for text in texts))
 
@@ -158,7 +163,7 @@ class TranslationService:
             raise HttpError(400, str(error)) from None
 
     def accept_parts(
-        self, receive: Receive, model: ServedModel, parts: Sequence[Part], confidence: Confidence = False
+        self, receive: Receive, model: ServedModel, parts: Sequence[Segment], confidence: Confidence = False
     ) -> "PendingTranslation":
         """Queue parts that are prepared already; every part is a text of its own."""
         with self.scheduler.reserve():

@@ -24,8 +24,8 @@ from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import Line, PendingTranslation, SplitTexts, TranslationService
 from transduce.tokenizers.symbols import escape
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.translation.part import Part
-from transduce.translation.repair import output_text
+from transduce.translation.pipeline import output_text
+from transduce.translation.text import Segment
 from transduce.translation.translation import Translation
 from transduce.translation.translator import Translator
 
@@ -296,7 +296,7 @@ async def _events(pending: PendingTranslation, with_sentences: bool) -> AsyncIte
     yield "event: done\ndata: {}\n\n"
 
 
-def _forced_parts(translator: Translator, request: AlternativesRequest) -> list[Part]:
+def _forced_parts(translator: Translator, request: AlternativesRequest) -> list[Segment]:
     """The sentence with a forced prefix up to the word and each of the most probable tokens there."""
     part = translator.whole(request.text, request.to)
     if request.position >= len(request.output):
@@ -306,7 +306,7 @@ def _forced_parts(translator: Translator, request: AlternativesRequest) -> list[
     return [dataclasses.replace(part, prefix=[*tokens, token]) for token in likeliest]
 
 
-def _likeliest(translator: Translator, part: Part, tokens: list[int], count: int) -> list[int]:
+def _likeliest(translator: Translator, part: Segment, tokens: list[int], count: int) -> list[int]:
     """The most probable tokens after the first tokens of an output."""
     with needs_torch():
         import torch
@@ -321,7 +321,7 @@ def _likeliest(translator: Translator, part: Part, tokens: list[int], count: int
             return logits_V.topk(min(count, len(logits_V))).indices.tolist()
 
 
-def _tokens_before(translator: Translator, part: Part, output: str, position: int) -> list[int]:
+def _tokens_before(translator: Translator, part: Segment, output: str, position: int) -> list[int]:
     """The tokens of an output before the one that has the character at a position."""
     marked = escape(output)
     for required in part.required:
@@ -335,7 +335,7 @@ def _tokens_before(translator: Translator, part: Part, output: str, position: in
     return tokens
 
 
-def _prefix_length(translator: Translator, part: Part) -> int:
+def _prefix_length(translator: Translator, part: Segment) -> int:
     """The number of characters of an output before the last forced token."""
     if len(part.prefix) == 1:
         return 0
@@ -343,7 +343,7 @@ def _prefix_length(translator: Translator, part: Part) -> int:
     return len(output_text(text, part))
 
 
-def _alternative(translator: Translator, part: Part, output: Translation, start: int) -> Alternative:
+def _alternative(translator: Translator, part: Segment, output: Translation, start: int) -> Alternative:
     words = list(re.finditer(r"\S+", output.text))
     index = next((n for n, word in enumerate(words) if word.end() > start), len(words) - 1)
     probabilities = output.word_confidences or []

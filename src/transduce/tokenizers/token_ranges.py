@@ -38,12 +38,15 @@ def token_ranges(tokens: Sequence[str], text: str) -> list[Span]:
 
 
 def align_characters(
-    source_tokens: Sequence[str], source: str, tokens: Sequence[str], translation: str, alignment: Sequence[int]
+    source_ranges: Sequence[Span], tokens: Sequence[str], translation: str, alignment: Sequence[int]
 ) -> list[tuple[Span, Span]]:
-    """Ranges of the source and of the translation that are aligned, from the source token of each output token."""
+    """Ranges of the source and of the translation that are aligned, from the source token of each output token.
+
+    `source_ranges` are those of the source tokens.
+    """
     if not alignment:
         return []
-    source_ranges, target_ranges = token_ranges(source_tokens, source), token_ranges(tokens, translation)
+    target_ranges = token_ranges(tokens, translation)
     pairs = ((source_ranges[index], target) for index, target in zip(alignment, target_ranges, strict=True))
     return [(span, other) for span, other in pairs if span[0] < span[1] and other[0] < other[1]]
 

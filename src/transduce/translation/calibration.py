@@ -99,15 +99,15 @@ def _observations(translator: Translator, pairs: Sequence[tuple[str, str]], to: 
     """The features of the best translation of each source, and its chrF / 100 with the target."""
     sources, references = zip(*pairs, strict=True)
     config = replace(translator.config, nbest=1)
-    lines = [translator.parts(source, to=to) for source in sources]
-    parts = [part for line in lines for part in line]
-    results = search_all(translator.engine_for(config), parts, config)
-    outputs = translator.translations(parts, results, config, align=False)
-    evidence = iter(observe(translator.reader, translator.tokenizer, parts, results))
+    lines = [translator.segments(source, to=to) for source in sources]
+    segments = [segment for line in lines for segment in line]
+    results = search_all(translator.engine_for(config), segments, config)
+    outputs = translator.translations(segments, results, config, align=False)
+    evidence = iter(observe(translator.reader, translator.tokenizer, segments, results))
     texts, features = [], []
     for line in lines:
         own = [next(outputs) for _ in line]
         texts.append(translator.join_by_rank(line, own)[0].text)
-        weights = [len(best[0].tokens) + 1 for best in own]  # as when the parts of a text are joined
+        weights = [len(best[0].tokens) + 1 for best in own]  # as when the segments of a text are joined
         features.append(np.average([next(evidence)[0].features for _ in line], axis=0, weights=weights))
     return np.array(features), np.array(sentence_chrf(texts, references)) / 100

@@ -6,7 +6,7 @@ divided by 100; `calibration.py` fits it. docs/log.md says which other features 
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -18,8 +18,8 @@ from transduce.models.folder import CARD
 from transduce.models.forced_decoding import OutputReader, TokenStatistics
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.translation.part import Part
-from transduce.translation.repair import output_text
+from transduce.translation.pipeline import output_text
+from transduce.translation.text import Segment
 
 FEATURES = ("log_prob", "entropy", "overlap", "attention")
 """Means over an output: of the log-probability, of the entropy, of the `overlap`, and of the highest attention."""
@@ -91,21 +91,40 @@ class Evidence:
 
 
 def observe(
-    reader: OutputReader, tokenizer: AnyTokenizer, parts: Sequence[Part], results: Sequence[Sequence[Hypothesis]]
+    reader: OutputReader, tokenizer: AnyTokenizer, segments: Sequence[Segment], results: Sequence[Sequence[Hypothesis]]
 ) -> list[list[Evidence]]:
-    """The evidence for each hypothesis of each part, by one forward pass."""
-    pairs = [(part.tokens, one.tokens) for part, best in zip(parts, results, strict=True) for one in best]
+    """The evidence for each hypothesis of each segment, by one forward pass."""
+    pairs = [(segment.tokens, one.tokens) for segment, best in zip(segments, results, strict=True) for one in best]
     statistics = iter(reader.token_statistics(pairs))
     return [
-        [_evidence(tokenizer, part, one.tokens, next(statistics)) for one in best]
-        for part, best in zip(parts, results, strict=True)
+        [_evidence(tokenizer, segment, one.tokens, next(statistics)) for one in best]
+        for segment, best in zip(segments, results, strict=True)
     ]
 
 
-def _evidence(tokenizer: AnyTokenizer, part: Part, tokens: list[int], statistics: TokenStatistics) -> Evidence:
+def confidences(
+    reader: OutputReader,
+    tokenizer: AnyTokenizer,
+    segments: Sequence[Segment],
+    results: Sequence[Sequence[Hypothesis]],
+    calibrations: Sequence[Calibration | None],
+) -> Iterator[tuple[float | None, list[float]]]:
+    """The confidence of each hypothesis of each segment if there is a calibration for it, and that of its words."""
+    observed = observe(reader, tokenizer, segments, results)
+    for segment, calibration, evidence in zip(segments, calibrations, observed, strict=True):
+        for one in evidence:
+            if segment.is_untranslatable:
+                yield 1.0, [1.0] * len(segment.text.split())
+            else:
+                yield calibration.confidence(one.features) if calibration else None, one.words
+
+
+def _evidence(tokenizer: AnyTokenizer, segment: Segment, tokens: list[int], statistics: TokenStatistics) -> Evidence:
     prefixes = [tokens[:end] for end in range(1, len(tokens) + 1)]
     texts = (
-        [output_text(marked, part) for marked in tokenizer.target.decode_all(prefixes, marked=True)] if tokens else []
+        [output_text(marked, segment) for marked in tokenizer.target.decode_all(prefixes, marked=True)]
+        if tokens
+        else []
     )
     text, ends = texts[-1] if texts else "", [len(text) for text in texts]
     return Evidence(output_features(statistics, ends, text), word_probabilities(statistics.log_prob_T, ends, text))

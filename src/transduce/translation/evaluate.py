@@ -17,9 +17,8 @@ from transduce.search.options import SINGLE_OUTPUT_OPTIONS
 from transduce.translation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
 from transduce.translation.commands.direction import evaluated_direction
 from transduce.translation.commands.translate_progress import Progress
-from transduce.translation.loading import require_translation_model
 from transduce.translation.scores import LOWER_IS_BETTER, Comparison, compare, score
-from transduce.translation.translator import Translator
+from transduce.translation.translator import Translator, require_translation_model
 
 
 def evaluate_translations(request: Evaluation) -> None:

@@ -7,7 +7,9 @@ from transduce.models.forced_decoding import OutputReader
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import SLOTS, tag_prefix
 from transduce.tokenizers.tokenizer import EOS
-from transduce.translation.protect import Protection, Span, mask, occurs_once
+from transduce.translation.stages.protect import Protection, occurs_once
+from transduce.translation.stages.slots import mask
+from transduce.translation.text import Span
 from transduce.translation.translation import PairScore
 
 

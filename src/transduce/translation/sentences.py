@@ -1,7 +1,7 @@
 """Sentence splitting in every language, and joining of the translated sentences.
 
 ICU finds the places where a sentence can end by the rules of Unicode (UAX 29). They know every script, but no
-abbreviations, so these places are filtered here with the tables in abbreviations.toml.
+abbreviations, so these places are filtered here with the rules of the language.
 """
 
 import re
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from transduce.files.languages import base_language
-from transduce.translation.abbreviations import Abbreviations, matches
-from transduce.translation.icu import boundaries
+from transduce.translation.boundaries import boundaries
+from transduce.translation.rules import Abbreviations, matches
 
 _OPENING = "\"'“‘«‹„‚([{<¿¡「『（《〈【〔［｛*_#"
 _CLOSING = "\"'”’“‘»›)]}>」』）》〉】〕］｝*_"
@@ -35,7 +35,6 @@ _WORD_PARTS = re.compile(r"['’/–—]")
 _ENUMERATOR = re.compile(r"[(\[]?(?:\d{1,3}|[^\W\d_]|[ivx]{1,4}|[IVX]{1,4})\.")
 _ORDINAL = re.compile(r"\d{1,3}|\d{1,2}\.\d{1,2}|[IVXLC]{2,}")
 _ACRONYM = re.compile(r"(?:[^\W\d_]{1,3}\.[ -]?)+[^\W\d_]{1,3}")
-_BEFORE_I = frozenset({"am", "and", "are", "as", "but", "is", "it", "not", "or", "than", "was"})
 # A text of these characters has no end of a sentence inside; it needs no ICU.
 _PLAIN = re.compile(r"[\w ,:/%&+()\"'“”’-]*")
 
@@ -97,11 +96,10 @@ def join_sentences(translations: Sequence[str], separators: Sequence[str], targe
 def _cuts(text: str, language: str | None) -> Iterator[tuple[int, int]]:
     """The end of each sentence and the start of the next one."""
     rules = Abbreviations.of(language)
-    english = base_language(language) in ("en", None)
     ends: list[tuple[int, int]] = []
     start = 0
     for end, after in _candidates(text, language):
-        if _LINE_END.search(text, end, after) or _is_end(text, start, end, after, rules, english):
+        if _LINE_END.search(text, end, after) or _is_end(text, start, end, after, rules):
             ends.append((end, after))
             start = after
     # A part without any letter or digit, such as an emoji or "...", belongs to the sentence next to it.
@@ -165,7 +163,7 @@ def _quotations(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def _is_end(text: str, start: int, end: int, after: int, rules: Abbreviations, english: bool) -> bool:
+def _is_end(text: str, start: int, end: int, after: int, rules: Abbreviations) -> bool:
     """Whether the sentence that starts at `start` ends at `end`, if white space up to `after` follows."""
     tail = _TAIL.search(text, max(start, end - _TAIL_LENGTH), end)
     if text[after] == _JOINER or unicodedata.category(text[after]).startswith("M"):  # combines with the space
@@ -194,7 +192,7 @@ def _is_end(text: str, start: int, end: int, after: int, rules: Abbreviations, e
     starts_item = len(before) > 1 and before[-2].endswith(":") and _ENUMERATOR.fullmatch(f"{word}.")
     if (starts_item or _ENUMERATOR.fullmatch(text, start, end)) and _has_case_or_digit(word):
         return False
-    if english and word == "I" and len(before) > 1 and before[-2].lower() in _BEFORE_I:
+    if word == "I" and len(before) > 1 and before[-2].lower() in rules.before_i:
         return True
     return _word_can_end(word, before[:-1], following, rules)
 

@@ -17,8 +17,8 @@ from transduce.training.validation import Validation
 from transduce.translation.bleu_tokenizer import choose_tokenizer, load_tokenizer
 from transduce.translation.calibration import MIN_PAIRS, fit_calibration
 from transduce.translation.confidence import ANY
-from transduce.translation.protect import Protection
 from transduce.translation.scores import bleu, chrf, sentence_chrf
+from transduce.translation.stages.protect import Protection
 from transduce.translation.translator import Translator
 
 _PICTURE_TOKENS = 40

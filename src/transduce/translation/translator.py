@@ -1,37 +1,114 @@
 """The translator: text in, text out."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Literal, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args, overload
 
 from transduce.config import build
-from transduce.errors import ConfigError, DataError
-from transduce.fast.choose import pick_engine
+from transduce.errors import ConfigError, DataError, ModelError, needs_torch
+from transduce.fast.choose import pick_engine, runs_on_cpu
+from transduce.fast.native.shortlist import model_shortlist
+from transduce.features import feature_with
+from transduce.files.languages import Direction, ModelLanguages
 from transduce.files.texts import require_list, require_texts
-from transduce.models.folder import find_model
+from transduce.models.any_model import AnyModel
+from transduce.models.folder import find_model, read_model
+from transduce.models.forced_decoding import OutputReader
 from transduce.search.decoder import Hypothesis
+from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
-from transduce.translation.confidence import read_calibrations
-from transduce.translation.glossary import as_glossary
-from transduce.translation.loading import load_models
-from transduce.translation.part import Part
-from transduce.translation.part_translator import PartTranslator, Terms
-from transduce.translation.protect import Protection
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.symbols import SLOTS, language_tag
+from transduce.tokenizers.token_ranges import align_characters
+from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
+from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
-from transduce.translation.stream import translate_stream
-from transduce.translation.translation import PairScore, Translation
+from transduce.translation.stages.glossary import Glossary, as_glossary
+from transduce.translation.stages.protect import Protection
+from transduce.translation.stages.repair import Repairer
+from transduce.translation.stages.search import decode, line_spans, pieces, translate_stream
+from transduce.translation.text import Segment
+from transduce.translation.translation import PairScore, Translation, join
+
+if TYPE_CHECKING:
+    from transduce.models.model import Model
+
 
 LongInput = Literal["split", "refuse"]
 Target = str | Sequence[str | None] | None
 """The target language of all texts, or of each; None if the model has only one."""
+Terms = Glossary | Mapping[str, str]
+"""A glossary, or its terms and their translations."""
+Confidence = bool | Literal["words"]
+"""Whether outputs have a confidence; "words" are only the probabilities of words, which need no calibration."""
+Result = tuple[list[Segment], list[Translation]]
+"""The segments of a text, and its translations, best first."""
 
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
 
 
-class Translator(PartTranslator):
-    """A trained model, ready to translate."""
+class Translator:
+    """A trained model, ready to translate: with its vocabulary, its engine, and what is known about its languages."""
+
+    def __init__(
+        self,
+        model: AnyModel,
+        tokenizer: AnyTokenizer,
+        *,
+        config: SearchConfig | None = None,
+        max_source_length: int = 256,
+        engine: Engine | None = None,
+        by_sentence: bool = False,
+        truecases: bool = False,
+        uses_slots: bool = False,
+        protection: Protection | None = None,
+        directions: Sequence[Direction] = (),
+        tagged: bool = False,
+        default_to: str | None = None,
+        calibrations: Mapping[str, Calibration] | None = None,
+    ) -> None:
+        self.any_model = model
+        """The model as the engine needs it: a torch module, or as it is stored in its folder."""
+        self.tokenizer = tokenizer
+        if reason := cannot_generate(model):
+            raise ModelError(reason)
+        if getattr(model.config, "source", "text") != "text":
+            raise ModelError("this model reads sound; use it with: transduce transcribe")
+        self._threads: int | None = getattr(engine, "threads", None)  # of the engine native
+        self.engine: Engine = engine or self._plain
+        """The engine that runs the search; `plain` runs instead if this one does not support the options."""
+        self.config = config or SearchConfig()
+        if model.longest is not None:
+            max_source_length = min(max_source_length, model.longest)
+        if tagged and not all(language_tag(target) in tokenizer.symbol_ids for _, target in directions):
+            raise ModelError("the vocabulary of this multilingual model does not have the tags of its languages")
+        self.directions = list(directions)
+        """Source and target language of each direction of the model; empty if they are not known."""
+        self.tagged = tagged
+        """Whether a tag selects the target language, as in multilingual models."""
+        self.default_to = default_to
+        """The target language that `transduce translate` takes if none is named and there are several."""
+        self.calibrations = dict(calibrations or {})
+        """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
+        sides = (tokenizer, tokenizer.target)
+        uses_slots = uses_slots and all(slot in side.symbol_ids for side in sides for slot in SLOTS)
+        self.pipeline = Pipeline(
+            tokenizer,
+            max_source_length,
+            by_sentence=by_sentence,
+            directions=self.directions,
+            tagged=tagged,
+            protection=protection,
+            uses_slots=uses_slots,
+            aligns=model.aligns,
+            truecases=truecases,
+            longest_prefix=model.longest,
+        )
+        """What happens to a text before and after the search."""
+        self._repairer = Repairer(self.reader, tokenizer)
 
     @classmethod
     def load(
@@ -58,7 +135,7 @@ class Translator(PartTranslator):
         """
         paths = [path] if path is None or isinstance(path, str | Path) else path
         folders = [find_model(None if one is None else Path(one)) for one in paths]
-        model, tokenizer, facts = load_models(folders, device)
+        model, tokenizer, facts = _load_models(folders, device)
         config = build(SearchConfig, facts.get("search", {}), str(folders[0])).with_options(options)
         return cls(
             model,
@@ -124,7 +201,7 @@ class Translator(PartTranslator):
         """Translate each text of a list; return its n best translations with scores, best first.
 
         `to` and `glossary` are as in `translate`. Every sentence of an output starts with its text's prefix. A text
-        longer than `max_source_length` is split and translated in parts, or, with long="refuse", raises a DataError
+        longer than `max_source_length` is split and translated in segments, or, with long="refuse", raises a DataError
         with its line number, counted from `first_line`. The translation of an empty text is empty. `confidence` adds
         the confidence of outputs and words, for which the model must be calibrated (`transduce calibrate`).
         """
@@ -169,6 +246,37 @@ class Translator(PartTranslator):
         Results keep the order of the texts. There may be more prefixes than texts. `text_done` is called when a text is
         translated, possibly before those that precede it: it serves to show progress.
         """
+        results = self.results(
+            texts,
+            to=to,
+            prefixes=prefixes,
+            align=align,
+            long=long,
+            first_line=first_line,
+            glossary=glossary,
+            confidence=confidence,
+            window=window,
+            text_done=text_done,
+            **options,
+        )
+        return (translations for _, translations in results)
+
+    def results(
+        self,
+        texts: Iterable[str],
+        *,
+        to: str | Iterable[str | None] | None = None,
+        prefixes: Iterable[str] | None = None,
+        align: bool = False,
+        long: LongInput = "split",
+        first_line: int = 1,
+        glossary: Terms | None = None,
+        confidence: bool = False,
+        window: int | None = None,
+        text_done: Callable[[], object] = lambda: None,
+        **options: Unpack[SearchOptions],
+    ) -> Iterator[Result]:
+        """Like `stream`, with the segments of each text."""
         terms = as_glossary(glossary)
         ahead = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
         config = self.config.with_options(options)
@@ -187,19 +295,18 @@ class Translator(PartTranslator):
             return target
 
         targets = repeat(checked(to)) if to is None or isinstance(to, str) else map(checked, to)
-        source = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
+        lines = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
 
-        def decode(parts: Sequence[Part], results: Sequence[list[Hypothesis]]) -> Iterator[list[Translation]]:
-            return self.translations(parts, results, config, align, confidence)
+        def restore(segments: Sequence[Segment], found: Sequence[list[Hypothesis]]) -> Iterator[list[Translation]]:
+            return self.translations(segments, found, config, align, confidence)
 
         batches = (
-            self.splitter.numbered_parts(read, terms, refuse_long=long == "refuse")
-            for read in iter(lambda: list(islice(source, ahead)), [])
+            self.pipeline.segments([Line(*line, number) for number, line in read], terms, refuse_long=long == "refuse")
+            for read in iter(lambda: list(islice(lines, ahead)), [])
         )
-        for parts, outputs in translate_stream(
-            self.engine_for(config), config, batches, decode, ahead, first_line, text_done
-        ):
-            yield self.join_by_rank(parts, outputs)
+        engine = self.engine_for(config)
+        for segments, outputs in translate_stream(engine, config, batches, restore, ahead, first_line, text_done):
+            yield segments, self.join_by_rank(segments, outputs)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, to: Target = None) -> list[PairScore]:
         """The log-probability of each target given its source; a pair is scored as a whole, however long it is.
@@ -213,13 +320,163 @@ class Translator(PartTranslator):
         _require_targets(to, len(sources))
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
         tags = [target if self.tagged else None for target in map(self.target, languages)]
-        protection = self.splitter.protection if self.splitter.uses_slots else None
+        protection = self.pipeline.protection if self.pipeline.uses_slots else None
         pairs = list(zip(sources, targets, strict=True))
         return score_pairs(self.reader, self.tokenizer, pairs, tags, protection, self.any_model.longest)
 
+    def segments(
+        self,
+        text: str,
+        prefix: str = "",
+        glossary: Terms | None = None,
+        to: str | None = None,
+        *,
+        protect: bool = True,
+    ) -> list[Segment]:
+        """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`."""
+        lines = [Line(text, prefix, self.target(to))]
+        return self.pipeline.segments(lines, as_glossary(glossary), protect=protect)[0]
+
+    def whole(self, text: str, to: str | None = None) -> Segment:
+        """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""
+        return self.pipeline.whole(text, self.target(to))
+
+    def translations(
+        self,
+        segments: Sequence[Segment],
+        results: Sequence[list[Hypothesis]],
+        config: SearchConfig,
+        align: bool,
+        confidence: Confidence = False,
+    ) -> Iterator[list[Translation]]:
+        """The translations of segments, from the hypotheses of a search, with everything that the segments require."""
+        results = self._repaired(segments, results, config)
+        estimates: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
+        if confidence:
+            calibrations = [self.calibration(one.target) if confidence is True else None for one in segments]
+            estimates = confidences(self.reader, self.tokenizer, segments, results, calibrations)
+        found = decode(self.reader, self.tokenizer, segments, results, align=align)
+        for segment, best, outputs in zip(segments, results, found, strict=True):
+            translations = []
+            for hypothesis, output in zip(best, outputs, strict=True):
+                text = self.pipeline.restore(output, segment).text
+                alignment = list(output.alignment) if align and output.alignment is not None else None
+                scores = hypothesis.score, hypothesis.log_prob
+                translations.append(Translation(text, *scores, list(output.tokens), alignment, *next(estimates)))
+            yield translations
+
+    def _repaired(
+        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig
+    ) -> list[list[Hypothesis]]:
+        engine = self.engine_for(config)
+        # The gpu engine has one session at a time, which is in use now.
+        return self._repairer.repair(segments, results, config, self._plain if engine.name == "gpu" else engine)
+
+    def calibration(self, target: str | None) -> Calibration:
+        """The calibration of confidence for a target language; a ModelError if the model is not calibrated."""
+        key = target if self.tagged and target else ANY
+        if key not in self.calibrations:
+            to, option = (f" to {key}", f" --to {key}") if key != ANY else ("", "")
+            raise ModelError(
+                f"the confidence of this model's translations{to} is not calibrated; calibrate it with: transduce "
+                f"calibrate -m MODEL --test valid.tsv{option}"
+            )
+        return self.calibrations[key]
+
+    def source_pieces(self, segment: Segment) -> list[str]:
+        """The pieces of the source tokens of a segment; a slot is the text that it stands for."""
+        return pieces(self.tokenizer, segment, segment.tokens)
+
     def source_tokens(self, text: str, to: str | None = None, glossary: Terms | None = None) -> list[str]:
         """The source tokens that the indices of an alignment refer to; the options are those of the translation."""
-        return [token for part in self.parts(text, to=to, glossary=glossary) for token in self.source_pieces(part)]
+        segments = self.segments(text, to=to, glossary=glossary)
+        return [token for segment in segments for token in self.source_pieces(segment)]
+
+    def aligned_spans(
+        self, segments: Sequence[Segment], translation: Translation
+    ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """Ranges of characters of a text and of its translation that are aligned; none if it has no alignment."""
+        if not translation.alignment:
+            return []
+        spans = [span for segment in segments for span in line_spans(self.tokenizer, segment)]
+        return align_characters(spans, translation.tokens, translation.text, translation.alignment)
+
+    def join_by_rank(self, segments: Sequence[Segment], outputs: Sequence[list[Translation]]) -> list[Translation]:
+        """Join the translations of a text's segments by rank: best with best, second with second."""
+        if not segments:
+            return [Translation("", 0.0, 0.0, [])]
+        ranks = zip(*outputs, strict=False)
+        return [
+            join(self.pipeline.split.restore([one.text for one in rank], segments), segments, rank) for rank in ranks
+        ]
+
+    def explain(
+        self, text: str, *, to: str | None = None, glossary: Terms | None = None, **options: Unpack[SearchOptions]
+    ) -> list[tuple[int, str, str]]:
+        """What happens to a text, step by step: only stages that change something, then those that restore the output.
+
+        A step is the number of a segment, or 0 for the line, the name of a stage, and the text after it.
+        """
+        config = self.config.with_options(options)
+        segments = self.segments(text, glossary=glossary, to=to)
+        results = search_all(self.engine_for(config), segments, config)
+        found, repaired = (
+            decode(self.reader, self.tokenizer, segments, hypotheses, align=False)
+            for hypotheses in (results, self._repaired(segments, results, config))
+        )
+        line = Line(text, target=self.target(to))
+        return list(self.pipeline.explain(line, as_glossary(glossary), segments, found, repaired))
+
+    @property
+    def model(self) -> "Model":
+        """The model as a torch module; if it was loaded for the engine native, it is built when this is first used."""
+        return self.any_model.module()
+
+    @property
+    def reader(self) -> OutputReader:
+        """What reads given outputs: the engine if it can, otherwise the module."""
+        if isinstance(self.engine, OutputReader):
+            return self.engine
+        from transduce.models.likelihood import ModuleReader  # torch is imported only if it is needed
+
+        return ModuleReader(self.model)
+
+    @cached_property
+    def _plain(self) -> Engine:
+        """The engine for searches that the chosen one does not support."""
+        return pick_engine("plain", self.model, self._threads)
+
+    @property
+    def max_source_length(self) -> int:
+        """Maximum number of source tokens in one forward pass; longer texts are split."""
+        return self.pipeline.max_source_length
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the model is on a GPU."""
+        return self.any_model.device_type == "cuda"
+
+    @property
+    def languages(self) -> ModelLanguages:
+        """The languages of the model."""
+        return ModelLanguages(self.directions, self.tagged, self.default_to)
+
+    def target(self, to: str | None, source: str | None = None) -> str | None:
+        """The target language of a request, as in `ModelLanguages.target`."""
+        return self.languages.target(to, source)
+
+    def engine_for(self, config: SearchConfig) -> Engine:
+        """The engine that runs this search: `engine` if it supports the options, otherwise `plain`.
+
+        A lexical shortlist is not replaced by a search without it: a ConfigError if `engine` does not support it.
+        """
+        reason = self.engine.supports(self.any_model, config)
+        if reason and config.shortlist:
+            raise ConfigError(
+                f"engine {self.engine.name} has {reason}; a shortlist needs the engine native on a CPU and a model "
+                "that has one (make it with: transduce shortlist)"
+            )
+        return self._plain if reason else self.engine
 
     def describe_engine(self) -> str:
         """The engine that runs the search and, if it is not the chosen one, the reason."""
@@ -228,6 +485,48 @@ class Translator(PartTranslator):
         if self.any_model.config.architecture == "ensemble":
             return f"{description}, because gpu and native have no ensembles"
         return f"{description}, because {self.engine.name} has {reason}" if reason else description
+
+    def require_shortlist(self, config: SearchConfig, target: str | None) -> None:
+        """Raise a ConfigError if the search uses a lexical shortlist that was not learned for a target language."""
+        if not (config.shortlist and self.tagged and target):
+            return
+        shortlist, tag = model_shortlist(self.any_model), self.tokenizer.symbol_ids.get(language_tag(target))
+        if shortlist and tag is not None and not shortlist.is_for(tag):
+            raise ConfigError(
+                f"the model's shortlist is not for translations to {target}; translate without it, or learn it from "
+                "pairs of all target languages at once (transduce shortlist)"
+            )
+
+
+def _load_models(folders: Sequence[Path], device: str) -> tuple[AnyModel, AnyTokenizer, dict[str, Any]]:
+    """The model of the folders with its tokenizer and its facts; for a CPU, the module of one is not built yet."""
+    if len(folders) == 1 and runs_on_cpu(device):
+        folder = read_model(folders[0])
+        require_translation_model(folder.facts, folders[0])
+        return folder, folder.tokenizer, folder.facts
+    model, tokenizer, facts = _load_modules(folders, device)
+    require_translation_model(facts, folders[0])
+    return model, tokenizer, facts
+
+
+def require_translation_model(facts: dict[str, Any], folder: Path) -> None:
+    """Raise an error that tells what to do with a model whose task is another one than translation."""
+    task = facts.get("task", "translate")
+    if task != "translate" and (feature := feature_with("uses", task)):
+        raise ModelError(f"{folder} was trained for the task {task}; {feature.uses[task]}")
+
+
+def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyTokenizer, dict[str, Any]]":
+    """Load a model, or several as an ensemble, with torch."""
+    with needs_torch():
+        from transduce.models.ensemble import load_ensemble
+        from transduce.nn.device import pick_device
+
+    at = pick_device(device)
+    if at.type == "meta":
+        raise ConfigError("the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
+    saved = load_ensemble(folders, at)
+    return saved.model, saved.tokenizer, saved.facts
 
 
 def _require_targets(to: Target, texts: int) -> None:

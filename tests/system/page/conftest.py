@@ -10,7 +10,8 @@ import torch
 from helpers import small_model
 from pages import TEXT, TIMEOUT, draw_figures, serve_page, settled, sync_api
 
-from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
+from transduce.inspect.inspection import Inspection, inspect_translation
+from transduce.inspect.request import InspectionRequest
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import EOS, Tokenizer
 from transduce.translation.translator import Translator

@@ -21,7 +21,8 @@ from pages import (
     wait_for_value,
 )
 
-from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
+from transduce.inspect.inspection import Inspection, inspect_translation
+from transduce.inspect.request import InspectionRequest
 from transduce.models.registry import build_config, create_model
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import Tokenizer

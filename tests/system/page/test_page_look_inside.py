@@ -23,9 +23,9 @@ from pages import (
 )
 
 from transduce.inspect.heads import head_numbers
-from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation, score_reference
+from transduce.inspect.inspection import Inspection, inspect_translation, score_reference
 from transduce.inspect.page import self_contained
-from transduce.inspect.request import HeadRequest
+from transduce.inspect.request import HeadRequest, InspectionRequest
 from transduce.inspect.serialize import serialize
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import Tokenizer

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pages import TEXT, expect, expect_state, fractions, hover, settled, slide, wait_for_value
 
-from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
+from transduce.inspect.inspection import Inspection, inspect_translation
+from transduce.inspect.request import InspectionRequest
 from transduce.tokenizers.tokenizer import EOS
 from transduce.translation.translator import Translator
 

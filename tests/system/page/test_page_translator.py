@@ -10,7 +10,8 @@ import httpx
 import pytest
 from pages import TEXT, expect, expect_state, serve_page, settled, sync_api, translated, wait_for_value
 
-from transduce.inspect.inspection import InspectionRequest, inspect_translation
+from transduce.inspect.inspection import inspect_translation
+from transduce.inspect.request import InspectionRequest
 from transduce.translation.translator import Translator
 
 LETTER = "Dear Tom,\n\nThank you for your letter. The dog sleeps.\nWrite to tom@example.org."

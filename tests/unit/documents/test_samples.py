@@ -7,7 +7,7 @@ import pytest
 from document_samples import SAMPLES
 from translated_documents import BILINGUAL, members, read, translated
 
-from transduce.translation.inline_tags import TaggedText
+from transduce.translation.markup import TaggedText
 
 NAMES = sorted(SAMPLES)
 MONOLINGUAL = [name for name in NAMES if not name.endswith(BILINGUAL)]

@@ -9,7 +9,8 @@ from inspections import NORMS, TEXT, MakeTranslator, hidden, inspect, log_probs,
 from torch import Tensor
 
 from transduce.inspect.heads import Head, parse_heads, sharing_copy
-from transduce.inspect.inspection import TOP_TOKENS, InspectionRequest, inspect_translation
+from transduce.inspect.inspection import TOP_TOKENS, inspect_translation
+from transduce.inspect.request import InspectionRequest
 from transduce.nn.observe import observe_attention
 from transduce.tokenizers.tokenizer import EOS
 from transduce.translation.translator import Translator

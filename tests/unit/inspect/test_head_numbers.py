@@ -9,8 +9,8 @@ from helpers import small_model
 
 from transduce.errors import ConfigError, ModelError
 from transduce.inspect.heads import head_numbers
-from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
-from transduce.inspect.request import HeadRequest
+from transduce.inspect.inspection import Inspection, inspect_translation
+from transduce.inspect.request import HeadRequest, InspectionRequest
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.translation.translator import Translator
 

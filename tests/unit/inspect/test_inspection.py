@@ -10,8 +10,8 @@ from torch import Tensor
 
 from transduce.errors import ConfigError, DataError
 from transduce.inspect.heads import STACKS, sharing_copy
-from transduce.inspect.inspection import TEMPERATURES, TOP_TOKENS, Inspection, InspectionRequest, inspect_translation
-from transduce.inspect.request import check_tokens
+from transduce.inspect.inspection import TEMPERATURES, TOP_TOKENS, Inspection, inspect_translation
+from transduce.inspect.request import InspectionRequest, check_tokens
 from transduce.inspect.serialize import serialize
 from transduce.nn import attention
 from transduce.tokenizers.tokenizer import BOS, EOS
@@ -90,7 +90,7 @@ def test_learned_positions_limit_the_positions_shown(make_translator: MakeTransl
 def test_protected_spans_are_inspected_as_they_are_translated() -> None:
     translator, text = Translator.load(engine="plain"), "Write to tom@example.org."  # the bundled model has slots
     inspection = inspect_translation(translator, InspectionRequest(text=text, to="de"))
-    (part,) = translator.parts(text, to="de")
+    (part,) = translator.segments(text, to="de")
     assert inspection.source == [*part.tokens, EOS]
     assert "tom@example.org" in str(serialize(inspection, translator))
 

@@ -8,7 +8,8 @@ from helpers import logits
 
 from transduce.data.batch import Batch
 from transduce.errors import ConfigError
-from transduce.inspect.inspection import InspectionRequest, inspect_translation
+from transduce.inspect.inspection import inspect_translation
+from transduce.inspect.request import InspectionRequest
 from transduce.inspect.serialize import serialize
 from transduce.models.registry import build_config, create_model
 from transduce.nn.observe import observe_attention

@@ -4,7 +4,8 @@ import pytest
 from helpers import small_model
 
 from transduce.errors import DataError
-from transduce.inspect.inspection import InspectionRequest, inspect_translation, score_reference
+from transduce.inspect.inspection import inspect_translation, score_reference
+from transduce.inspect.request import InspectionRequest
 from transduce.tokenizers.tokenizer import EOS, Tokenizer
 from transduce.translation.translator import Translator
 

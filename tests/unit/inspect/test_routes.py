@@ -9,8 +9,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from helpers import small_model
 
-from transduce.inspect.inspection import InspectionRequest, inspect_translation
+from transduce.inspect.inspection import inspect_translation
 from transduce.inspect.page import self_contained, static_file
+from transduce.inspect.request import InspectionRequest
 from transduce.inspect.routes import inspect_routes
 from transduce.inspect.serialize import serialize
 from transduce.tokenizers.tokenizer import Tokenizer

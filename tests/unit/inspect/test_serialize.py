@@ -10,7 +10,8 @@ import pytest
 import torch
 from helpers import small_model
 
-from transduce.inspect.inspection import Inspection, InspectionRequest, inspect_translation
+from transduce.inspect.inspection import Inspection, inspect_translation
+from transduce.inspect.request import InspectionRequest
 from transduce.inspect.serialize import serialize
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.search.options import SearchConfig

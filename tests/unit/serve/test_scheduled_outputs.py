@@ -21,7 +21,7 @@ def translator(untrained_model: Any, toy_tokenizer: Any) -> Translator:
 
 def submit(scheduler: Scheduler, translator: Translator, texts: list[str], **options: Any) -> Client:
     client = Client()
-    jobs = [job for text in texts for job in translator.parts(text)]
+    jobs = [job for text in texts for job in translator.segments(text)]
     config = SearchConfig(max_extra=2, **options)
     with scheduler.reserve():
         scheduler.submit(ScheduledRequest(translator, config, jobs, (), client.deliver))

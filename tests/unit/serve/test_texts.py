@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
+from transduce.documents.html_text import HtmlText
 from transduce.errors import ConfigError
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.limits import HttpError, Limits
 from transduce.serve.served_models import ServedModels, parse_languages, parse_model_option
 from transduce.serve.translation_service import SplitTexts, split_texts
-from transduce.translation.html_text import HtmlText
-from transduce.translation.project_tags import project
+from transduce.translation.projection import project
 from transduce.translation.translation import Translation
 from transduce.translation.translator import Translator
 

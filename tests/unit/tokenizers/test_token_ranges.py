@@ -59,9 +59,9 @@ def test_tokens_of_another_text_take_linear_time(tokens: list[str]) -> None:
 
 
 def test_alignment_of_characters() -> None:
-    pairs = align_characters(["▁a", "▁b", "c"], "a bc", ["▁B", "C", "▁", "▁A"], "BC A", [1, 2, 0, 0])
+    pairs = align_characters([(0, 1), (2, 3), (3, 4)], ["▁B", "C", "▁", "▁A"], "BC A", [1, 2, 0, 0])
     assert pairs == [((2, 3), (0, 1)), ((3, 4), (1, 2)), ((0, 1), (3, 4))]
-    assert align_characters(["▁a"], "a", ["▁A"], "A", []) == []
+    assert align_characters([(0, 1)], ["▁A"], "A", []) == []
 
 
 def test_capitals_may_differ() -> None:

@@ -58,8 +58,7 @@ def score(
     from transduce.files.pairs import count_pairs
     from transduce.models.folder import find_model, read_card
     from transduce.translation.commands.direction import evaluated_direction
-    from transduce.translation.loading import require_translation_model
-    from transduce.translation.translator import Translator
+    from transduce.translation.translator import Translator, require_translation_model
 
     folder = find_model(model[0] if model else None)
     facts = read_card(folder)["facts"]

@@ -47,7 +47,7 @@ def shortlist(
     from transduce.models.config import EncoderDecoderConfig
     from transduce.models.folder import SHORTLIST, find_model, read_model
     from transduce.translation.learn_shortlist import learn_shortlist
-    from transduce.translation.loading import require_translation_model
+    from transduce.translation.translator import require_translation_model
 
     folder = find_model(model)
     if (folder / MANIFEST).exists():

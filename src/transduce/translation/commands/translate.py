@@ -107,6 +107,9 @@ def translate(
             show_default=False,
         ),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what happens to each line instead: the text after each stage.")
+    ] = False,
     long: Annotated[
         Literal["split", "refuse"], typer.Option(help="How to treat a line with more tokens than the model takes.")
     ] = "split",
@@ -136,8 +139,8 @@ def translate(
     from transduce.models.folder import find_model
     from transduce.translation.commands.translate_direction import target_language
     from transduce.translation.commands.translate_documents import check_output, find_documents, translate_documents
-    from transduce.translation.commands.translate_lines import translate_lines
-    from transduce.translation.glossary import Glossary
+    from transduce.translation.commands.translate_lines import explain_lines, translate_lines
+    from transduce.translation.stages.glossary import Glossary
 
     if options.get("nbest", 1) > 1 and not jsonl:
         raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
@@ -145,6 +148,11 @@ def translate(
         raise ConfigError("--confidence needs --jsonl; plain output is text only, which --min-confidence selects")
     if protect_pattern and not protect:
         raise ConfigError("--protect-pattern protects text, but --no-protect is given")
+    if explain and (out or jsonl or ray or shard or prefix or min_confidence is not None or long == "refuse"):
+        raise ConfigError(
+            "--explain prints the steps of lines; leave out --out, --jsonl, --ray, --shard, --prefix, --min-confidence "
+            "and --long refuse"
+        )
     require_utf8(prefix)
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
     documents = find_documents(inputs, format_)
@@ -155,6 +163,8 @@ def translate(
         refuse_overwriting(out, inputs)
     if documents and (ray or shard or column):
         raise ConfigError("--ray, --shard and --column work with lines and rows, not with documents")
+    if documents and explain:
+        raise ConfigError("--explain works with lines and rows, not with documents")
     if documents and (jsonl or resume or prefix or min_confidence is not None or long == "refuse"):
         raise ConfigError(
             "--jsonl, --resume, --prefix, --min-confidence and --long refuse work with text, not with documents"
@@ -213,6 +223,9 @@ def translate(
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {translator.describe_engine()}")
     terms = Glossary.load(glossary) if glossary else None
+    if explain:
+        explain_lines(translator, inputs, column, to=to, glossary=terms)
+        return
     if documents:
         translate_documents(translator, documents, out, to=to, source=from_, glossary=terms, retranslate=retranslate)
         return
@@ -237,7 +250,7 @@ def translate(
             terms,
             prefix=prefix,
             column=column,
-            protection=translator.splitter.protection and translator.splitter.protection.patterns,
+            protection=translator.pipeline.protection and translator.pipeline.protection.patterns,
             confidence=min_confidence,
         ),
     )

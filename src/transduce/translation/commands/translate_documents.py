@@ -17,7 +17,7 @@ from transduce.files.pair_formats import TSV, has_rows
 from transduce.translation.commands.translate_progress import Progress
 
 if TYPE_CHECKING:
-    from transduce.translation.glossary import Glossary
+    from transduce.translation.stages.glossary import Glossary
     from transduce.translation.translator import Translator
 
 _MAX_BYTES = 512 << 20
@@ -87,7 +87,7 @@ def translate_documents(
     """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout."""
     from transduce.documents.document import ReadOptions
     from transduce.documents.read import read_document
-    from transduce.translation.tagged import different_texts, translate_tagged
+    from transduce.documents.translate import different_texts, translate_tagged
 
     if out and len(documents) > 1:
         raise ConfigError("--out names one file, but there are several documents; leave it out")
@@ -119,7 +119,7 @@ def _output_path(path: Path, to: str | None) -> Path:
 
 
 def _source_language(translator: "Translator", to: str | None) -> str | None:
-    return translator.splitter.source_language(to)
+    return translator.pipeline.source_language(to)
 
 
 def _uncompressed(path: Path) -> Path:

@@ -20,9 +20,9 @@ from transduce.files.rows import TARGET_COLUMN
 from transduce.translation.commands.translate_progress import Progress
 
 if TYPE_CHECKING:
-    from transduce.translation.glossary import Glossary
+    from transduce.translation.stages.glossary import Glossary
     from transduce.translation.translation import Translation
-    from transduce.translation.translator import LongInput, Translator
+    from transduce.translation.translator import LongInput, Result, Translator
 
 
 def translate_lines(
@@ -78,12 +78,12 @@ def translate_lines(
             common["text_done"] = progress.advance
         written = rejected = 0
         replaces_column = False
-        for (text, row), best in _translated(translator, lines, prefix, first + 1, typed, common):
+        for (text, row), (segments, best) in _translated(translator, lines, prefix, first + 1, typed, common):
             accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
             written, rejected = written + 1, rejected + (not accepted)
             if jsonl:
                 more = {} if min_confidence is None else {"accepted": accepted}
-                source_tokens = translator.source_tokens(text, to, glossary)
+                source_tokens = [token for one in segments for token in translator.source_pieces(one)]
                 output.write(_record(text, source_tokens, best, confidence, more) + "\n")
             else:
                 replaces_column = replaces_column or (output.as_rows and TARGET_COLUMN in row)
@@ -98,6 +98,21 @@ def translate_lines(
         log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
 
 
+def explain_lines(
+    translator: "Translator",
+    inputs: Sequence[Input],
+    column: str | None,
+    *,
+    to: str | None,
+    glossary: "Glossary | None",
+) -> None:
+    """Print each line of the inputs and the text after each stage that changes it, with the number of its segment."""
+    for text, _ in rows_of(inputs, column):
+        print(f"{'':11} {text}")
+        for segment, stage, after in translator.explain(text, to=to, glossary=glossary):
+            print(f"{segment or '':>1} {stage:9} {after}")
+
+
 def _translated(
     translator: "Translator",
     rows: Iterator[tuple[str, Row]],
@@ -105,17 +120,17 @@ def _translated(
     first_line: int,
     typed: bool,
     common: dict[str, Any],
-) -> Iterator[tuple[tuple[str, Row], list["Translation"]]]:
-    """Every text and its row with the translations; lines typed in a terminal are translated one by one."""
+) -> Iterator[tuple[tuple[str, Row], "Result"]]:
+    """Every text and its row with segments and translations; lines typed in a terminal are translated one by one."""
     if typed:
         for number, (text, row) in enumerate(rows, start=first_line):
-            best = translator.hypotheses([text], prefixes=[prefix], first_line=number, **common)[0]
-            yield (text, row), best
+            (result,) = translator.results([text], prefixes=[prefix], first_line=number, **common)
+            yield (text, row), result
     else:
         kept: deque[tuple[str, Row]] = deque()  # rows that were read but not yet translated
         ahead = _remember(rows, kept)
-        for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
-            yield kept.popleft(), best
+        for result in translator.results(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
+            yield kept.popleft(), result
 
 
 def _prompted(rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:

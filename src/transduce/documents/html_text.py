@@ -1,0 +1,237 @@
+"""Extracts the texts to translate from HTML, and puts the translations in their place. Finds attributes with text."""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, cast
+
+from transduce.translation.markup import TaggedText, TaggedTextBuilder
+from transduce.translation.stages.tags import BLOCKS
+
+_EMPTY = frozenset({"area", "base", "embed", "img", "input", "param", "source", "track", "wbr"})
+_PROTECTED = frozenset({"code", "kbd", "pre", "samp", "tt", "var"})
+"""Elements whose content is not translated; also those with translate="no" or class="notranslate"."""
+
+_LONGEST_MARK = 300
+"""Characters of a raised mark without letters, such as that of a footnote, which is no word of the sentence."""
+
+_TEXT_ATTRIBUTES = frozenset({
+    "alt", "aria-description", "aria-label", "aria-placeholder", "aria-roledescription", "aria-valuetext", "label",
+    "placeholder", "summary", "title",
+})  # fmt: skip
+"""Attributes whose value is text for people."""
+_DESCRIPTIONS = frozenset({"description", "og:description", "og:title", "twitter:description", "twitter:title"})
+"""Names of <meta> elements whose content is text for people."""
+_BUTTONS = frozenset({"button", "reset", "submit"})
+"""Types of <input> elements whose value is their label."""
+
+_TAG_START = re.compile(r"<(?=[a-z/!?])", re.IGNORECASE)
+_NOT_TEXT = re.compile(r"<(script|style|svg|math)\b", re.IGNORECASE)
+# A ">" in an attribute value does not end a tag. Possessive quantifiers prevent quadratic time for unclosed quotes.
+_TAG = re.compile(r"""<(?:[^>=]|=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))*+>""")
+_NAME = re.compile(r"<(/?)([^\s/>]*)")
+_ATTRIBUTE = re.compile(r"""([^\s=/>"']++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s>]++))?+""")
+# Linear time: white space in a row is matched once, at its start.
+_SPACE_BEFORE = re.compile(r"\A(?:\s|&nbsp;)*+")
+_SPACE_AFTER = re.compile(r"(?<!\s)(?<!&nbsp;)(?:\s|&nbsp;)*+\Z")
+_SIMPLE_TAG = re.compile(r"<[a-z/!?][^<>]*+>", re.IGNORECASE)
+
+
+class _Part(NamedTuple):
+    """A run of text, a tag, or an element with its content."""
+
+    kind: Literal["text", "open", "close", "empty", "protected", "block"]
+    name: str
+    source: str
+
+
+class HtmlText:
+    """HTML split into texts at block-level elements. A text may have inline tags; everything else stays unchanged."""
+
+    def __init__(self, source: str) -> None:
+        self._parts: list[str] = []
+        self._text_parts: list[int] = []
+        """Indices of the parts that the translations replace."""
+        self.texts: list[TaggedText] = []
+        """The texts that contain more than white space and protected elements."""
+        self.places: list[tuple[int, int]] = []
+        """Start and end of each text in the source."""
+        self._length = 0
+        run: list[_Part] = []
+        in_navigation = False
+        for part in _scan(source):
+            if part.name == "nav":
+                in_navigation = not part.source.startswith("</")
+            if part.kind == "block" or (in_navigation and part.name == "a"):
+                self._add_run(run)
+                run = []
+                self._append(part.source)
+            else:
+                run.append(part)
+        self._add_run(run)
+
+    def fill(self, translations: Sequence[str]) -> str:
+        """The HTML with each text replaced by the HTML of its translation."""
+        parts = list(self._parts)
+        for index, translation in zip(self._text_parts, translations, strict=True):
+            parts[index] = translation
+        return "".join(parts)
+
+    def _add_run(self, run: list[_Part]) -> None:
+        """Add the text and inline elements between two block-level tags; links side by side are texts of their own."""
+        separate, piece = _has_only_links(run), list[_Part]()
+        for part in run:
+            if separate and part.name == "a":
+                self._add_text(piece)
+                piece = []
+                self._append(part.source)
+            else:
+                piece.append(part)
+        self._add_text(piece)
+
+    def _add_text(self, run: list[_Part]) -> None:
+        """Add a text with its inline elements."""
+        builder = TaggedTextBuilder()
+        for part in run:
+            if part.kind == "text":
+                builder.add_text(html.unescape(part.source))
+            elif part.kind == "open":
+                builder.open(part.name, part.source)
+            elif part.kind == "close":
+                builder.close(part.name, part.source)
+            elif part.kind == "protected":
+                builder.add_protected(part.source, html.unescape(_SIMPLE_TAG.sub("", part.source)))
+            else:
+                builder.add_empty(part.source)
+        tagged = builder.finish()
+        source = "".join(part.source for part in run)
+        if not tagged.has_text:
+            self._append(source)
+            return
+        before, after = (cast(re.Match[str], end.search(source))[0] for end in (_SPACE_BEFORE, _SPACE_AFTER))
+        self._append(before)
+        self._text_parts.append(len(self._parts))
+        self.texts.append(tagged)
+        start = self._length
+        self._append(source[len(before) : len(source) - len(after)])
+        self.places.append((start, self._length))
+        self._append(after)
+
+    def _append(self, source: str) -> None:
+        self._parts.append(source)
+        self._length += len(source)
+
+
+def _has_only_links(run: Sequence[_Part]) -> bool:
+    """Whether there are several links, with all words in them, as in a menu; in a sentence, words are around links."""
+    links, in_link = 0, False
+    for part in run:
+        if part.name == "a":
+            in_link = part.kind == "open"
+            links += in_link
+        elif part.kind in ("text", "protected") and not in_link and any(map(str.isalnum, html.unescape(part.source))):
+            return False
+    return links > 1
+
+
+class AttributeText(NamedTuple):
+    """A text for people in the value of an attribute."""
+
+    start: int
+    end: int
+    """Where the value is in the source, without quotes."""
+    quote: str
+    """The quote around the value; empty if there is none."""
+    text: str
+    """The value with entities decoded."""
+
+
+def attribute_texts(source: str) -> Iterator[AttributeText]:
+    """The texts in attributes, such as `alt`, in the order of the source; none of elements that are not translated."""
+    start = 0
+    for part in _scan(source):
+        if part.name and part.kind in ("open", "empty", "block") and (tag := _TAG.fullmatch(part.source)):
+            yield from _attribute_texts(part.name, tag[0], start)
+        start += len(part.source)
+
+
+def _attribute_texts(name: str, tag: str, start: int) -> Iterator[AttributeText]:
+    found = [match for match in _ATTRIBUTE.finditer(tag, len(name) + 1) if match[2] is not None]
+    values = {match[1].lower(): match[2].strip("\"'") for match in found}
+    if name == "link" or _is_protected(name, tag):
+        return
+    wanted = set(_TEXT_ATTRIBUTES)
+    if name == "input" and values.get("type", "").lower() in _BUTTONS:
+        wanted.add("value")
+    if name == "meta" and (values.get("name") or values.get("property", "")).lower() in _DESCRIPTIONS:
+        wanted.add("content")
+    for match in found:
+        if match[1].lower() in wanted:
+            quote = match[2][0] if match[2][0] in "\"'" else ""
+            first, last = start + match.start(2) + len(quote), start + match.end(2) - len(quote)
+            yield AttributeText(first, last, quote, html.unescape(match[2][len(quote) : len(match[2]) - len(quote)]))
+
+
+def _scan(source: str) -> Iterator[_Part]:
+    start = 0
+    while start < len(source):
+        tag = _TAG_START.search(source, start)
+        end = tag.start() if tag else len(source)
+        if end > start:
+            yield _Part("text", "", source[start:end])
+        if not tag:
+            return
+        part = _read_tag(source, end)
+        start = end + len(part.source)
+        yield part
+
+
+def _read_tag(source: str, start: int) -> _Part:
+    """The tag, comment or untranslated element at `start`.
+
+    If it is not closed, it is the rest of the source. This stays at the end, as text after it would become part of it.
+    """
+    rest = _Part("block", "", source[start:])
+    if source.startswith("<!--", start):
+        end = source.find("-->", start)
+        return rest if end < 0 else _Part("empty", "", source[start : end + 3])
+    if element := _NOT_TEXT.match(source, start):
+        closing = re.compile(rf"</{element[1]}\s*>", re.IGNORECASE).search(source, start)
+        return _Part("empty", "", source[start : closing.end()]) if closing else rest
+    tag = _TAG.match(source, start)
+    if not tag:
+        return rest
+    closes, name = cast(re.Match[str], _NAME.match(tag[0])).groups()
+    name = name.lower()
+    is_block = name in BLOCKS or name[:1] in ("!", "?", "")
+    if not closes and not tag[0].endswith("/>") and name not in _EMPTY and _is_protected(name, tag[0]):
+        element_end = _element_end(source, tag.end(), name)
+        kind: Literal["block", "protected"] = "block" if is_block else "protected"
+        return rest if element_end is None else _Part(kind, name, source[start:element_end])
+    if is_block:
+        return _Part("block", name, tag[0])
+    if name == "sup" and not closes:
+        mark_end = _element_end(source, tag.end(), name, tag.end() + _LONGEST_MARK)
+        if mark_end and not any(map(str.isalpha, html.unescape(_SIMPLE_TAG.sub("", source[start:mark_end])))):
+            return _Part("empty", "", source[start:mark_end])
+    if closes:
+        return _Part("close", name, tag[0])
+    return _Part("empty" if name in _EMPTY or tag[0].endswith("/>") else "open", name, tag[0])
+
+
+def _is_protected(name: str, tag: str) -> bool:
+    if name in _PROTECTED:
+        return True
+    attributes = {key.lower(): value.strip("\"'").lower() for key, value in _ATTRIBUTE.findall(tag, len(name) + 1)}
+    return attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
+
+
+def _element_end(source: str, start: int, name: str, end: int | None = None) -> int | None:
+    """The end of the element whose content starts at `start`; None if it is not closed before `end`."""
+    depth = 1
+    pattern = re.compile(rf"<(/?){re.escape(name)}(?=[\s/>])[^<>]*+>", re.IGNORECASE)
+    for tag in pattern.finditer(source, start, len(source) if end is None else end):
+        depth += -1 if tag[1] else 1
+        if not depth:
+            return tag.end()
+    return None

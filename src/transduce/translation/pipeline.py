@@ -1,0 +1,307 @@
+"""What happens to a text: one list of stages, in the order in which they run.
+
+A line goes through all stages forwards; the search makes an output of each segment; the output goes back through the
+same stages in reverse. A stage is a class with `apply`, which changes the text, and `restore`, which undoes that in the
+output; it is in a file of `stages/`. All texts are immutable (`Text`), and carry along where their characters come from
+and what their translation must contain.
+
+Two places depart from a plain list of functions from a text to a text:
+
+- `Split` makes several texts of one. Stages before it get the line, those after it each segment on its own, because the
+  segments of all lines are searched for together. Its `restore` is the last step.
+- `Tags` take their marks out of the line, since they must not keep a sentence from being found, but put them back into
+  the output of each segment: it is aligned by segment, and the server shows segments one by one.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from transduce.errors import DataError
+from transduce.files.languages import Direction
+from transduce.files.texts import require_text
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.symbols import SLOTS, describe, language_tag, tag_prefix
+from transduce.translation.stages.glossary import Glossary, Terms
+from transduce.translation.stages.normalize import Expand, Normalize, Readable
+from transduce.translation.stages.protect import Protect, Protection
+from transduce.translation.stages.slots import Slots
+from transduce.translation.stages.split import Split
+from transduce.translation.stages.tags import Tags
+from transduce.translation.stages.truecase import Truecase
+from transduce.translation.text import Context, Found, Segment, Stage, Text
+
+Step = tuple[int, str, str]
+"""The number of a segment, or 0 for the line, the name of a stage, and the text after it."""
+_ELLIPSIS = re.compile(r"…|\.\.\.")
+_SYMBOL = re.compile(f"[{''.join(SLOTS)}]|{language_tag('[^ ]*?')}")
+
+
+class Line(NamedTuple):
+    """A text to translate."""
+
+    text: str
+    prefix: str = ""
+    """What every sentence of the output starts with."""
+    target: str | None = None
+    """The target language."""
+    number: int = 1
+    """Its number, for error messages."""
+
+
+class Ellipsis(Stage):
+    """Restores "…" at the end of a sentence, which models drop."""
+
+    name = "ellipsis"
+
+    @staticmethod
+    def restore(output: Found, segment: Segment) -> Found:
+        """The output; it ends with an ellipsis as the source does."""
+        is_whole = not segment.prefix and segment.tagged is None
+        if not (is_whole and segment.text.endswith("…") and output.text) or _ELLIPSIS.search(output.text):
+            return output
+        return replace(output, text=output.text.removesuffix(".").removesuffix("!") + "…")
+
+
+class Language(Stage):
+    """Puts the tag that selects the target language before a text, as multilingual models read it."""
+
+    name = "language"
+
+    def apply(self, text: Text, context: Context) -> Text:
+        """The text after the tag."""
+        return text.edited([(0, 0, tag_prefix(context.target))]) if context.target else text
+
+
+class Pipeline:
+    """The stages of a model, and what it takes."""
+
+    def __init__(
+        self,
+        tokenizer: AnyTokenizer,
+        max_source_length: int,
+        *,
+        by_sentence: bool = False,
+        directions: Sequence[Direction] = (),
+        tagged: bool = False,
+        protection: Protection | None = None,
+        uses_slots: bool = False,
+        aligns: bool = False,
+        truecases: bool = False,
+        longest_prefix: int | None = None,
+    ) -> None:
+        """`by_sentence`: whether every sentence is a segment; otherwise, a line is one if it is not too long.
+
+        `directions` are empty if they are not known. `tagged`: whether a tag of the target language begins every
+        source, as in multilingual models. `uses_slots`: whether the model was trained with slots. `aligns`: whether
+        outputs can be aligned. `truecases`: whether sentences in capitals or title case get ordinary capitals.
+        `longest_prefix` is the maximum number of tokens of an output's prefix, None if there is no limit.
+        """
+        self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
+        self.protection, self.uses_slots, self._directions = protection, uses_slots, directions
+        readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
+        sources = {target: self._sources(target) for target in (None, *(target for _, target in directions))}
+        protect = Protect(readable, uses_slots)
+        self.tags = Tags(aligns)
+        self.split = Split(protect, by_sentence)
+        self.stages: list[Stage] = [
+            Ellipsis(),
+            protect,
+            Terms(),
+            *([Truecase(readable, tokenizer.encode, uses_slots)] if truecases else []),
+            Slots(uses_slots),
+            Normalize(readable),
+            Expand(readable, sources),
+            *([Language()] if tagged else []),
+        ]
+        """The stages of a segment; `tags` and `split` come before them, the search (`stages/search.py`) after them."""
+        self._restoring: list[Stage] = [*reversed(self.stages), self.tags]
+
+    def segments(
+        self,
+        lines: Sequence[Line],
+        glossary: Glossary | None = None,
+        *,
+        protect: bool = True,
+        refuse_long: bool = False,
+    ) -> list[list[Segment]]:
+        """The segments of each line; the output of every sentence starts with the line's prefix.
+
+        A segment that is too long is split, or with `refuse_long` raises a DataError.
+        """
+        for line in lines:
+            require_text(line.text, f"line {line.number}")
+            require_text(line.prefix, f"the prefix of line {line.number}")
+        prefixes = [self._encode_prefix(line) for line in lines]
+        contexts = [
+            self._context(line, glossary, protect=protect, has_prefix=bool(prefix))
+            for line, prefix in zip(lines, prefixes, strict=True)
+        ]
+        originals = [
+            self.split.apply(self.tags.apply(Text.of(line.text), context), context)
+            for line, context in zip(lines, contexts, strict=True)
+        ]
+        sources = [
+            [self.prepare(text, context) for text in texts] for texts, context in zip(originals, contexts, strict=True)
+        ]
+        tokens = iter(
+            self.tokenizer.encode_all([text.characters for texts in sources for text in texts], -1, marked=True)
+        )
+        results: list[list[Segment]] = []
+        for line, prefix, context, *texts in zip(lines, prefixes, contexts, originals, sources, strict=True):
+            segments: list[Segment] = []
+            for original, source in zip(*texts, strict=True):
+                segment = self._segment(original, source, next(tokens), prefix, context)
+                if self._fits(source, segment.tokens):
+                    segments.append(segment)
+                elif refuse_long and len(segment.tokens) > self.max_source_length:
+                    raise DataError(
+                        f"line {line.number} has {len(segment.tokens):,} tokens, more than the "
+                        f"{self.max_source_length} this model takes at once; shorten it or split it with long=split"
+                    )
+                else:
+                    segments += self._pieces(original, prefix, context)
+            results.append(segments)
+        return results
+
+    def whole(self, text: str, target: str | None) -> Segment:
+        """A text as one segment, even if it has several sentences; a DataError if it is empty or does not fit."""
+        if not text.strip():
+            raise DataError("the text is empty")
+        context = self._context(Line(text, target=target), None)
+        (original,) = self.split.whole(Text.of(text), context)
+        source = self.prepare(original, context)
+        (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)
+        if len(tokens) > self.max_source_length:
+            raise DataError(
+                f"the text has {len(tokens):,} tokens; the model takes {self.max_source_length}: shorten it"
+            )
+        return self._segment(original, source, tokens, [], context)
+
+    def prepare(self, text: Text, context: Context) -> Text:
+        """A segment as the model reads it."""
+        for stage in self.stages:
+            text = stage.apply(text, context)
+        return text
+
+    def restore(self, output: Found, segment: Segment) -> Found:
+        """The translation of a segment: an output of the search after all stages, in reverse."""
+        for stage in self._restoring:
+            output = stage.restore(output, segment)
+        return output
+
+    def explain(
+        self,
+        line: Line,
+        glossary: Glossary | None,
+        segments: Sequence[Segment],
+        found: Iterable[list[Found]],
+        repaired: Iterable[list[Found]],
+    ) -> Iterator[Step]:
+        """The steps of a line, given its segments and what the search found for them, before and after repairs."""
+        context = self._context(line, glossary)
+        if (text := self.tags.apply(Text.of(line.text), context)).marks:
+            yield 0, self.tags.name, text.characters
+        if len(segments) > 1:
+            yield from ((number, self.split.name, one.text) for number, one in enumerate(segments, start=1))
+        outputs = []
+        for number, (segment, (first, *_), (best, *_)) in enumerate(
+            zip(segments, found, repaired, strict=True), start=1
+        ):
+            text = segment.original
+            for stage in self.stages:
+                before, text = text, stage.apply(text, context)
+                if (text.characters, text.required) != (before.characters, before.required):
+                    yield number, stage.name, _shown(text, before)
+            yield number, "search", _described(first.text)
+            if best.text != first.text:
+                yield number, "repair", _described(best.text)
+            for stage in self._restoring:
+                before_restoring, best = best, stage.restore(best, segment)
+                if best.text != before_restoring.text:
+                    yield number, stage.name, best.text
+            outputs.append(best.text)
+        if len(segments) > 1:
+            yield 0, self.split.name, self.split.restore(outputs, segments)
+
+    def source_language(self, target: str | None) -> str | None:
+        """The language of the source, if the directions leave no choice."""
+        sources = self._sources(target)
+        return sources.pop() if len(sources) == 1 else None
+
+    def _sources(self, target: str | None) -> set[str]:
+        """The languages that the source of a translation may have."""
+        return {source for source, other in self._directions if target in (None, other)}
+
+    def _context(
+        self, line: Line, glossary: Glossary | None, *, protect: bool = True, has_prefix: bool = False
+    ) -> Context:
+        protection = self.protection if protect else None
+        return Context(self.source_language(line.target), line.target, glossary, protection, has_prefix)
+
+    def _encode_prefix(self, line: Line) -> list[int]:
+        tokens = self.tokenizer.target.encode(line.prefix) if line.prefix else []
+        if self._longest_prefix is not None and len(tokens) > self._longest_prefix:
+            raise DataError(
+                f"line {line.number} has a prefix of {len(tokens):,} tokens, more than the {self._longest_prefix} this "
+                "model can generate; shorten it"
+            )
+        return tokens
+
+    def _pieces(self, text: Text, prefix: Sequence[int], context: Context) -> list[Segment]:
+        """The segments of a sentence that does not fit; the output of the first starts with the prefix."""
+        without_terms = replace(context, glossary=None)
+
+        def fits(piece: str) -> bool:
+            source = self.prepare(Text.of(piece), without_terms)
+            return self._fits(source, self.tokenizer.encode_all([source.characters], marked=True)[0])
+
+        originals = self.split.pieces(text, fits, context)
+        sources = [self.prepare(original, context) for original in originals]
+        tokens = self.tokenizer.encode_all([source.characters for source in sources], marked=True)
+        return [
+            self._segment(original, source, tokens[n], () if n else prefix, context)
+            for n, (original, source) in enumerate(zip(originals, sources, strict=True))
+        ]
+
+    def _fits(self, source: Text, tokens: Sequence[int]) -> bool:
+        """Whether a segment has at most as many tokens as the model takes, and a slot for each of its spans."""
+        has_slots = len(source.spans("protected")) <= len(SLOTS) or not self.uses_slots
+        return has_slots and len(tokens) <= self.max_source_length
+
+    def _segment(
+        self, original: Text, source: Text, tokens: list[int], prefix: Sequence[int], context: Context
+    ) -> Segment:
+        required = [one.marked for one in source.required]
+        terms = (
+            {token for ids in self.tokenizer.target.encode_all(required, marked=True) for token in ids}
+            if required
+            else ()
+        )
+        return Segment(tokens, list(prefix), original, source, context.target, terms=tuple(sorted(terms)))
+
+
+def _shown(text: Text, before: Text) -> str:
+    """The text after a stage for people; if only required text was found, with brackets around it."""
+    if text.characters != before.characters:
+        return _described(text.characters)
+    new = sorted((one for one in text.required if one not in before.required), key=lambda one: one.span)
+    edits = []
+    for one in new:
+        source = text.characters[slice(*one.span)]
+        edits.append((*one.span, f"[{source}]" if source == one.text else f"[{source} = {one.text}]"))
+    return text.edited(edits).characters
+
+
+def _described(marked: str) -> str:
+    """A marked text for people: ⟨0⟩ for the first slot, ⟨de⟩ for the tag of a language."""
+    return _SYMBOL.sub(lambda symbol: describe(symbol[0]), marked)
+
+
+def output_text(marked: str, segment: Segment) -> str:
+    """The text of a marked output of a segment, or of the beginning of one, without its tags."""
+    output = Found(marked)
+    for stage in (Slots, Truecase):
+        output = stage.restore(output, segment)
+    return output.text

@@ -1,0 +1,154 @@
+"""Protected spans: ranges of a text that a translation must contain unchanged, such as addresses and placeholders.
+
+A model that was trained with augment.spans sees a slot, one of ten reserved symbols, instead of each span.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from transduce.errors import ConfigError
+from transduce.files.languages import base_language
+from transduce.files.texts import require_list
+from transduce.tokenizers.symbols import SLOTS
+from transduce.translation.rules import common, pattern
+from transduce.translation.stages.normalize import Readable
+from transduce.translation.text import Context, Required, Span, Stage, Text, merge
+
+_KINDS = [(pattern(rule["pattern"]), "numbers" in rule) for rule in common()["protect"]]
+_NAMES = re.compile("|".join(kind for kind, is_number in _KINDS if not is_number))
+_ALL = re.compile("|".join(kind for kind, _ in _KINDS))
+_COPIED = re.compile("|".join(pattern(common()["copy"][name]) for name in ("integer", "code")))
+_INTEGER_LISTS = re.compile(pattern(common()["list"]["integers"]))
+_TIME = re.compile(r"(1[0-2]|[1-9])(?:[:.](\d{2}))? ?([ap])\.? ?m\b\.?", re.IGNORECASE)
+_RANGE = re.compile(r"[-–]")
+_SHARED_NAME = re.compile(r"(?<![\w@.-])[^\W_][\w-]{2,}(?![\w@-]|\.\w)")
+_WORTH_SEARCHING = re.compile(
+    r"[\d@/\\{}$%<>`&#_=^\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w[.+]\w|"
+    rf"{pattern('(?&keys)')}-|:[\w+-]|[:;=][()|]"
+)
+_CLOSING = ".,;:!?'\"»”’"
+_OPENING_OF = {")": "(", "]": "[", "}": "{"}
+
+
+class Protect(Stage):
+    """Finds the protected spans of a sentence; if there are slots, also lists of numbers, and what cannot be read."""
+
+    name = "protect"
+
+    def __init__(self, readable: Readable, uses_slots: bool) -> None:
+        self._readable, self._uses_slots = readable, uses_slots
+
+    def spans(self, text: str, context: Context) -> list[Span]:
+        """The protected spans of a text."""
+        protection = context.protection
+        if not protection:
+            return []
+        spans = protection.spans(text, numbers=self._uses_slots)
+        if not self._uses_slots:
+            return spans
+        return merge(merge(spans, protection.integer_lists(text)), self._readable.unreadable(text))
+
+    def apply(self, text: Text, context: Context) -> Text:
+        """The text with its protected spans; if there are too many, neighbours are joined."""
+        characters = text.characters
+        spans = self.spans(characters, context)
+        if self._uses_slots and len(spans) > len(SLOTS):
+            spans = join_neighbours(characters, spans)
+        if not spans:
+            return text
+        required = (Required(in_24_hours(characters[slice(*span)], context.target), span) for span in spans)
+        return replace(text, required=(*text.required, *required))
+
+
+class Protection:
+    """Finds the protected spans of a text: those of the built-in kinds, and those of a user's regular expressions."""
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        require_list(patterns, "patterns of protected text")
+        self.patterns = tuple(patterns)
+        self._own = None
+        if patterns:
+            try:
+                self._own = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+            except re.error as error:
+                raise ConfigError(f"the pattern of protected text is not a regular expression: {error}") from None
+
+    def spans(self, text: str, *, numbers: bool = True) -> list[Span]:
+        """The protected spans, in order and without overlap.
+
+        With `numbers`, formulas, sizes and numbers with separators or units are among them.
+        """
+        own = [Span(*match.span()) for match in self._own.finditer(text) if match[0].strip()] if self._own else []
+        if not _WORTH_SEARCHING.search(text):
+            return own
+        return merge(own, [_trimmed(text, *match.span()) for match in (_ALL if numbers else _NAMES).finditer(text)])
+
+    def integer_lists(self, text: str) -> list[Span]:
+        """Lists of plain integers, in which a model would repeat or change some.
+
+        They have at least four with commas between them, or three (or two digits) with spaces.
+        """
+        return [Span(*match.span()) for match in _INTEGER_LISTS.finditer(text)]
+
+    def copied(self, text: str, spans: Sequence[Span]) -> list[Span]:
+        """Integers of two to four digits and codes ("F5") outside the spans: a model copies them, as is checked."""
+        taken = {*spans}
+        merged = merge(spans, [Span(*match.span()) for match in _COPIED.finditer(text)])
+        return [span for span in merged if span not in taken]
+
+
+def join_neighbours(text: str, spans: Sequence[Span]) -> list[Span]:
+    """The spans; those with no letter or digit between them, such as the numbers of a list, are one."""
+    joined: list[Span] = []
+    for span in spans:
+        if joined and not any(map(str.isalnum, text[joined[-1].end : span.start])):
+            joined[-1] = Span(joined[-1].start, span.end)
+        else:
+            joined.append(span)
+    return joined
+
+
+def occurs_once(part: str, text: str) -> bool:
+    """Whether a text contains a part exactly once, and there as a separate word."""
+    start = text.find(part)
+    end = start + len(part)
+    return text.count(part) == 1 and not text[start - 1 : start].isalnum() and not text[end : end + 1].isalnum()
+
+
+def _trimmed(text: str, start: int, end: int) -> Span:
+    """Without the punctuation after an address, which belongs to the sentence."""
+    found = text[start:end]
+    if found.startswith(("http", "ftp", "www.")) or "/" in found:
+        unopened = {close: found.count(close) - found.count(opening) for close, opening in _OPENING_OF.items()}
+        while end > start + 1 and ((last := text[end - 1]) in _CLOSING or unopened.get(last, 0) > 0):
+            unopened[last] = unopened.get(last, 0) - 1
+            end -= 1
+    return Span(start, end)
+
+
+def in_24_hours(text: str, language: str | None) -> str:
+    """A time of day in 12 hours, or a range, as a language writes it; any other text, or in another language, as it is.
+
+    A model would lose the half of the day.
+    """
+    times = list(map(str.strip, _RANGE.split(text)))
+    if base_language(language) not in common()["times"]["hours_24"].split() or not all(map(_TIME.fullmatch, times)):
+        return text
+    return _TIME.sub(_converted, text)
+
+
+def _converted(time: re.Match[str]) -> str:
+    hour = int(time[1]) % 12 + (12 if time[3].lower() == "p" else 0)
+    return f"{hour}:{time[2] or '00'}"
+
+
+def shared_parts(source: str, target: str) -> list[str]:
+    """Protected spans and names, none of which overlap, that occur exactly once on both sides as separate words.
+
+    The hook by which augmentation (data/augment.py) finds what it replaces by slots.
+    """
+    parts = [source[start:end] for start, end in Protection().spans(source)]
+    protected = " ".join(parts)
+    parts += [name for name in _SHARED_NAME.findall(source) if name not in protected]
+    return [part for part in parts if occurs_once(part, source) and occurs_once(part, target)]
