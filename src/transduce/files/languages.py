@@ -22,7 +22,7 @@ LANGUAGES = {
     "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
 """The name of each language that is recognised in names of files and models."""
-_ALIASES = {
+LANGUAGE_ALIASES = {
     "eng": "en", "deu": "de", "ger": "de", "fra": "fr", "fre": "fr", "spa": "es", "ita": "it", "por": "pt",
     "nld": "nl", "dut": "nl", "swe": "sv", "dan": "da", "nb": "no", "nn": "no", "nob": "no", "nno": "no", "nor":
     "no", "fin": "fi", "pol": "pl", "ces": "cs", "cze": "cs", "slk": "sk", "hun": "hu", "ron": "ro", "rum":
@@ -46,7 +46,7 @@ def base_language(language: str | None) -> str | None:
     if not language:
         return None
     code = language.replace("_", "-").split("-")[0].lower()
-    return _ALIASES.get(code, code)
+    return LANGUAGE_ALIASES.get(code, code)
 
 
 def is_language_code(code: str) -> bool:

@@ -13,8 +13,6 @@ from helpers import small_model
 
 from transduce.data.batch import Batch
 from transduce.errors import DataError, ModelError
-from transduce.fast.limits import ANY
-from transduce.features import FEATURES
 from transduce.files.languages import language_of_name
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.forced_decoding import TokenStatistics
@@ -23,6 +21,8 @@ from transduce.search.engine import search_all
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
 from transduce.translation.calibration import MIN_PAIRS, decile_error, fit, fit_calibration, spearman
 from transduce.translation.confidence import (
+    ANY,
+    FEATURES,
     Calibration,
     observe,
     output_features,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from transduce.files.languages import base_language
+from transduce.files.languages import LANGUAGE_ALIASES, base_language
 from transduce.translation.rules import common, languages, rules_of
 from transduce.translation.sentences import Sentence, split_sentences
 from transduce.translation.stages.normalize import Expansions, Normalize, Readable
@@ -104,4 +104,4 @@ def test_there_are_sentences_of_many_languages() -> None:
 
 def test_every_alias_is_a_language_with_rules_or_examples() -> None:
     known = {*languages(), *common()["sentences"]}
-    assert {base_language(alias) for alias in common()["aliases"]} <= known
+    assert {base_language(alias) for alias in LANGUAGE_ALIASES} <= known

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from transduce.fast.limits import ANY
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.ensemble import Ensemble
 from transduce.tokenizers.symbols import SLOTS
 from transduce.tokenizers.tokenizer import Tokenizer
-from transduce.translation.confidence import Calibration
+from transduce.translation.confidence import ANY, Calibration
 from transduce.translation.stages.protect import Protection
 from transduce.translation.text import Segment
 from transduce.translation.translator import Translator
