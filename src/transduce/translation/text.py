@@ -98,17 +98,18 @@ class Text:
     marks: tuple[Mark, ...] = ()
     """The tags that were taken out of it."""
     indentation: str = ""
-    """White space before it, if it is the first sentence of a line."""
+    """White space before it, if it is a line or the first sentence of one."""
     separator: str = ""
-    """White space and <br> tags between it and the next sentence."""
+    """White space and <br> tags between it and the next sentence, or white space after a line."""
     required: tuple[Required, ...] = ()
     """What its translation must contain; the spans are places in this text."""
     shape: Shape | None = None
 
     @classmethod
-    def of(cls, characters: str, marks: Iterable[Mark] = ()) -> "Text":
-        """A text that is its own original."""
-        return cls(characters, range(len(characters) + 1), tuple(marks))
+    def of(cls, line: str) -> "Text":
+        """A line as it was written."""
+        before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
+        return cls(line, range(len(line) + 1), indentation=before, separator=after)
 
     def spans(self, *kinds: str) -> list[Span]:
         """The places of required text of these kinds."""

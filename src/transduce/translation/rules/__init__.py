@@ -56,7 +56,7 @@ def base_language(language: str | None) -> str | None:
     if not language:
         return None
     code = language.replace("_", "-").split("-")[0].lower()
-    return common()["aliases"].get(code, code)  # type: ignore[no-any-return]
+    return common()["aliases"].get(code, code)
 
 
 @cache
