@@ -57,7 +57,6 @@ class Ellipsis(Stage):
 
     @staticmethod
     def restore(output: Found, segment: Segment) -> Found:
-        """The output; it ends with an ellipsis as the source does."""
         is_whole = not segment.prefix and segment.tagged is None
         if not (is_whole and segment.text.endswith("…") and output.text) or _ELLIPSIS.search(output.text):
             return output
@@ -70,7 +69,6 @@ class Language(Stage):
     name = "language"
 
     def apply(self, text: Text, context: Context) -> Text:
-        """The text after the tag."""
         return text.edited([(0, 0, tag_prefix(context.target))]) if context.target else text
 
 

@@ -66,11 +66,6 @@ class Required:
         return self.slot or escape(self.text)
 
     @property
-    def is_slot(self) -> bool:
-        """Whether a slot stands for the text."""
-        return bool(self.slot)
-
-    @property
     def is_term(self) -> bool:
         """Whether it is the translation of a term, which may be capitalised differently and have an ending."""
         return self.kind == "term"
@@ -107,7 +102,6 @@ class Text:
 
     @classmethod
     def of(cls, line: str) -> "Text":
-        """A line as it was written."""
         before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
         return cls(line, range(len(line) + 1), indentation=before, separator=after)
 
@@ -172,17 +166,14 @@ class Segment(Job):
 
     @property
     def text(self) -> str:
-        """The sentence as it is written, without its tags."""
         return self.original.characters
 
     @property
     def separator(self) -> str:
-        """White space after this segment in the source."""
         return self.original.separator
 
     @property
     def required(self) -> tuple[Required, ...]:
-        """What the translation must contain."""
         return self.source.required
 
     @cached_property

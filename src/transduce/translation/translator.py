@@ -434,12 +434,10 @@ class Translator:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the model is on a GPU."""
         return not isinstance(self.any_model, StoredModel) and self.any_model.device.type == "cuda"
 
     @property
     def languages(self) -> ModelLanguages:
-        """The languages of the model."""
         return ModelLanguages(self.directions, self.tagged, self.default_to)
 
     def target(self, to: str | None, source: str | None = None) -> str | None:

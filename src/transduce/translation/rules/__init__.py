@@ -61,7 +61,6 @@ def base_language(language: str | None) -> str | None:
 
 @cache
 def common() -> dict[str, Any]:
-    """The rules for every language."""
     return _read("common")
 
 
@@ -73,7 +72,6 @@ def rules_of(code: str | None) -> dict[str, Any]:
 
 @cache
 def languages() -> list[str]:
-    """The codes of the languages that have rules."""
     files = (file.name.partition(".") for file in resources.files(__name__).iterdir())
     return sorted(name for name, _, ending in files if ending == "toml" and name != "common")
 

@@ -36,7 +36,6 @@ class Protect(Stage):
         self._readable, self._uses_slots = readable, uses_slots
 
     def spans(self, text: str, context: Context) -> list[Span]:
-        """The protected spans of a text."""
         protection = context.protection
         if not protection:
             return []

@@ -53,11 +53,9 @@ class Split:
         return _cut(text, self._sentences(text.characters, context), context)
 
     def whole(self, text: Text, context: Context) -> list[Text]:
-        """The line as one segment."""
         return _cut(text, [Sentence(text.characters, "")], context)
 
     def pieces(self, text: Text, fits: Callable[[str], bool], context: Context) -> list[Text]:
-        """The pieces of a segment that does not fit."""
         return _cut(text, split_long(text.characters, fits, context.source), context)
 
     def restore(self, outputs: Sequence[str], segments: Sequence[Segment]) -> str:
