@@ -57,8 +57,8 @@ class Ellipsis(Stage):
 
     @staticmethod
     def restore(output: Found, segment: Segment) -> Found:
-        is_whole = not segment.prefix and segment.tagged is None
-        if not (is_whole and segment.text.endswith("…") and output.text) or _ELLIPSIS.search(output.text):
+        is_whole = not segment.prefix and not segment.original.marks
+        if not (segment.text.endswith("…") and is_whole and output.text) or _ELLIPSIS.search(output.text):
             return output
         return replace(output, text=output.text.removesuffix(".").removesuffix("!") + "…")
 
@@ -114,7 +114,8 @@ class Pipeline:
             *([Language()] if tagged else []),
         ]
         """The stages of a segment; `tags` and `split` come before them, the search (`stages/search.py`) after them."""
-        self._restoring: list[Stage] = [*reversed(self.stages), self.tags]
+        both = [*reversed(self.stages), self.tags]
+        self._restoring = [stage for stage in both if type(stage).restore is not Stage.restore]
 
     def segments(
         self,

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -205,11 +205,11 @@ class Found:
 
     text: str
     """First the marked text that the search found, at last the translation of the segment."""
-    tokens: Sequence[str] = ()
+    tokens: list[str] = field(default_factory=list)
     """The pieces of the output; a slot is the text that it stands for."""
     source_spans: Sequence[Span] = ()
     """The place of each source token in the line, if the output is aligned."""
-    alignment: Sequence[int] | None = None
+    alignment: list[int] | None = None
     """For each token, the index of the source token that it is aligned with."""
     kept: tuple[Span, ...] = ()
     """The places in the text of what was in slots."""

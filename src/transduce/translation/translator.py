@@ -339,9 +339,9 @@ class Translator:
             translations = []
             for hypothesis, output in zip(best, outputs, strict=True):
                 text = self.pipeline.restore(output, segment).text
-                alignment = list(output.alignment) if align and output.alignment is not None else None
+                alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
-                translations.append(Translation(text, *scores, list(output.tokens), alignment, *next(estimates)))
+                translations.append(Translation(text, *scores, output.tokens, alignment, *next(estimates)))
             yield translations
 
     def _repaired(
