@@ -42,6 +42,7 @@ __all__ = [
     "Transcript",
     "TransduceError",
     "Translation",
+    "Translations",
     "Translator",
     "Tree",
     "compare",
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from transduce.translation.stages.glossary import Glossary
     from transduce.translation.stages.protect import Protection
     from transduce.translation.text import Segment
-    from transduce.translation.translation import PairScore, Translation
+    from transduce.translation.translation import PairScore, Translation, Translations
     from transduce.translation.translator import Translator
 else:
     _MODULES = {
@@ -96,7 +97,7 @@ else:
         "transduce.translation.text": ["Segment"],
         "transduce.translation.stages.protect": ["Protection"],
         "transduce.translation.scores": ["Comparison", "Score", "compare", "score"],
-        "transduce.translation.translation": ["PairScore", "Translation"],
+        "transduce.translation.translation": ["PairScore", "Translation", "Translations"],
         "transduce.translation.translator": ["Translator"],
     }
 

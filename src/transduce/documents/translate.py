@@ -25,12 +25,12 @@ def translate_tagged(
     outputs: dict[tuple[str, bool], AlignedTranslation] = {}
     for align in (False, True):
         different = [*dict.fromkeys(one.text for one in texts if bool(one.tags) == align)]
-        results = translator.results(
+        results = translator.stream(
             different, to=to, align=align and aligns, glossary=glossary, text_done=text_done, **options
         )
-        for text, (segments, (best, *_)) in zip(different, results, strict=True):
-            aligned = translator.aligned_spans(segments, best)
-            outputs[text, align] = AlignedTranslation(best.text.replace("\n", " "), aligned)
+        for text, best in zip(different, results, strict=True):
+            aligned = translator.aligned_spans(best.segments, best[0])
+            outputs[text, align] = AlignedTranslation(best[0].text.replace("\n", " "), aligned)
     return [outputs[one.text, bool(one.tags)] for one in texts]
 
 

@@ -93,11 +93,9 @@ def _tokens(inspection: Inspection, predictions: list[dict[str, Any]], tokenizer
         entries[token].append(target.raw_bytes(token).hex())
     for token in inspection.source:
         entries[_source_id(token, tokenizer)] = [*tokenizer.pieces([token]), tokenizer.raw_bytes(token).hex()]
-    for required in inspection.part.required:
-        if required.is_slot:  # it stands for the text of the source
-            slots = target.symbol_ids[required.marked], tokenizer.symbol_ids[required.marked]
-            for slot in (slots[0], _source_id(slots[1], tokenizer)):
-                entries[slot] = [required.text, f" {required.text}".encode().hex()]
+    for symbol, required in inspection.part.slots.items():  # it stands for the text of the source
+        for slot in (target.symbol_ids[symbol], _source_id(tokenizer.symbol_ids[symbol], tokenizer)):
+            entries[slot] = [required.text, f" {required.text}".encode().hex()]
     return dict(sorted(entries.items()))
 
 

@@ -324,9 +324,8 @@ def _likeliest(translator: Translator, part: Segment, tokens: list[int], count: 
 def _tokens_before(translator: Translator, part: Segment, output: str, position: int) -> list[int]:
     """The tokens of an output before the one that has the character at a position."""
     marked = escape(output)
-    for required in part.required:
-        if required.is_slot:
-            marked = marked.replace(escape(required.text), required.marked, 1)
+    for slot, required in part.slots.items():
+        marked = marked.replace(escape(required.text), slot, 1)
     tokens = translator.tokenizer.target.encode_all([marked], marked=True)[0]
     for count in range(len(tokens)):
         (text,) = translator.tokenizer.target.decode_all([tokens[: count + 1]], marked=True)

@@ -17,8 +17,6 @@ _LONGEST_RATIO, _SLACK = 3, 20
 
 
 class Line(NamedTuple):
-    """A line of text and its place."""
-
     text: str
     file: str
     number: int

@@ -22,8 +22,6 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """How well confidence and chrF agree."""
-
     spearman: float
     """Rank correlation of the confidence."""
     raw_spearman: float

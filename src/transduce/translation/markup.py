@@ -65,7 +65,6 @@ class TaggedText:
 
 
 def all_tags(tags: Sequence[Tag]) -> Iterator[Tag]:
-    """Tags and their descendants."""
     return (tag for tag, _ in _walk(tags))
 
 
@@ -106,7 +105,6 @@ class TaggedTextBuilder:
         self._length += len(text)
 
     def open(self, name: str, opening: str) -> None:
-        """Start an element."""
         self._marks.append(Mark(self._length, name, opening, "open"))
 
     def close(self, name: str, closing: str) -> None:

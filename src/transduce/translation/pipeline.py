@@ -57,9 +57,8 @@ class Ellipsis(Stage):
 
     @staticmethod
     def restore(output: Found, segment: Segment) -> Found:
-        """The output; it ends with an ellipsis as the source does."""
-        is_whole = not segment.prefix and segment.tagged is None
-        if not (is_whole and segment.text.endswith("…") and output.text) or _ELLIPSIS.search(output.text):
+        is_whole = not segment.prefix and not segment.original.marks
+        if not (segment.text.endswith("…") and is_whole and output.text) or _ELLIPSIS.search(output.text):
             return output
         return replace(output, text=output.text.removesuffix(".").removesuffix("!") + "…")
 
@@ -70,7 +69,6 @@ class Language(Stage):
     name = "language"
 
     def apply(self, text: Text, context: Context) -> Text:
-        """The text after the tag."""
         return text.edited([(0, 0, tag_prefix(context.target))]) if context.target else text
 
 
@@ -116,7 +114,8 @@ class Pipeline:
             *([Language()] if tagged else []),
         ]
         """The stages of a segment; `tags` and `split` come before them, the search (`stages/search.py`) after them."""
-        self._restoring: list[Stage] = [*reversed(self.stages), self.tags]
+        both = [*reversed(self.stages), self.tags]
+        self._restoring = [stage for stage in both if type(stage).restore is not Stage.restore]
 
     def segments(
         self,

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -66,11 +66,6 @@ class Required:
         return self.slot or escape(self.text)
 
     @property
-    def is_slot(self) -> bool:
-        """Whether a slot stands for the text."""
-        return bool(self.slot)
-
-    @property
     def is_term(self) -> bool:
         """Whether it is the translation of a term, which may be capitalised differently and have an ending."""
         return self.kind == "term"
@@ -98,17 +93,17 @@ class Text:
     marks: tuple[Mark, ...] = ()
     """The tags that were taken out of it."""
     indentation: str = ""
-    """White space before it, if it is the first sentence of a line."""
+    """White space before it, if it is a line or the first sentence of one."""
     separator: str = ""
-    """White space and <br> tags between it and the next sentence."""
+    """White space and <br> tags between it and the next sentence, or white space after a line."""
     required: tuple[Required, ...] = ()
     """What its translation must contain; the spans are places in this text."""
     shape: Shape | None = None
 
     @classmethod
-    def of(cls, characters: str, marks: Iterable[Mark] = ()) -> "Text":
-        """A text that is its own original."""
-        return cls(characters, range(len(characters) + 1), tuple(marks))
+    def of(cls, line: str) -> "Text":
+        before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
+        return cls(line, range(len(line) + 1), indentation=before, separator=after)
 
     def spans(self, *kinds: str) -> list[Span]:
         """The places of required text of these kinds."""
@@ -171,17 +166,14 @@ class Segment(Job):
 
     @property
     def text(self) -> str:
-        """The sentence as it is written, without its tags."""
         return self.original.characters
 
     @property
     def separator(self) -> str:
-        """White space after this segment in the source."""
         return self.original.separator
 
     @property
     def required(self) -> tuple[Required, ...]:
-        """What the translation must contain."""
         return self.source.required
 
     @cached_property
@@ -213,11 +205,11 @@ class Found:
 
     text: str
     """First the marked text that the search found, at last the translation of the segment."""
-    tokens: Sequence[str] = ()
+    tokens: list[str] = field(default_factory=list)
     """The pieces of the output; a slot is the text that it stands for."""
     source_spans: Sequence[Span] = ()
     """The place of each source token in the line, if the output is aligned."""
-    alignment: Sequence[int] | None = None
+    alignment: list[int] | None = None
     """For each token, the index of the source token that it is aligned with."""
     kept: tuple[Span, ...] = ()
     """The places in the text of what was in slots."""

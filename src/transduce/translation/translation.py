@@ -1,11 +1,11 @@
 """The result of translating a text."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from transduce.search.engine import Job
+from transduce.translation.text import Segment
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,15 @@ class Translation:
     """The probability of each word between white space, given the words before it; likewise. Tags are no words."""
 
 
+class Translations(list[Translation]):
+    """The translations of a text, best first."""
+
+    def __init__(self, translations: Iterable[Translation], segments: Sequence[Segment]) -> None:
+        super().__init__(translations)
+        self.segments = segments
+        """The segments of the source, to whose tokens the alignments refer."""
+
+
 @dataclass(frozen=True)
 class PairScore:
     """The log-probability of a given translation."""
@@ -42,9 +51,9 @@ class PairScore:
         return self.log_prob / len(self.tokens)
 
 
-def join(text: str, jobs: Sequence[Job], parts: Sequence[Translation]) -> Translation:
-    """Join the translations of a text's parts; alignments refer to the concatenated source tokens of the jobs."""
-    starts = accumulate((len(job.tokens) for job in jobs), initial=0)
+def join(text: str, segments: Sequence[Segment], parts: Sequence[Translation]) -> Translation:
+    """Join the translations of a text's segments; alignments refer to all of their source tokens."""
+    starts = accumulate((len(segment.tokens) for segment in segments), initial=0)
     aligned = [
         [start + index for index in part.alignment]
         for start, part in zip(starts, parts, strict=False)

@@ -21,6 +21,7 @@ from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import SLOTS, language_tag
+from transduce.tokenizers.token_ranges import Span as Range
 from transduce.tokenizers.token_ranges import align_characters
 from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
 from transduce.translation.pipeline import Line, Pipeline
@@ -30,7 +31,7 @@ from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.repair import Repairer
 from transduce.translation.stages.search import decode, line_spans, pieces, translate_stream
 from transduce.translation.text import Segment
-from transduce.translation.translation import PairScore, Translation, join
+from transduce.translation.translation import PairScore, Translation, Translations, join
 
 if TYPE_CHECKING:
     from transduce.models.model import Model
@@ -43,8 +44,6 @@ Terms = Glossary | Mapping[str, str]
 """A glossary, or its terms and their translations."""
 Confidence = bool | Literal["words"]
 """Whether outputs have a confidence; "words" are only the probabilities of words, which need no calibration."""
-Result = tuple[list[Segment], list[Translation]]
-"""The segments of a text, and its translations, best first."""
 
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
@@ -240,43 +239,12 @@ class Translator:
         window: int | None = None,
         text_done: Callable[[], object] = lambda: None,
         **options: Unpack[SearchOptions],
-    ) -> Iterator[list[Translation]]:
+    ) -> Iterator[Translations]:
         """Like `hypotheses`, but yield results one by one; at most 2 * `window` texts are in memory at a time.
 
         Results keep the order of the texts. There may be more prefixes than texts. `text_done` is called when a text is
         translated, possibly before those that precede it: it serves to show progress.
         """
-        results = self.results(
-            texts,
-            to=to,
-            prefixes=prefixes,
-            align=align,
-            long=long,
-            first_line=first_line,
-            glossary=glossary,
-            confidence=confidence,
-            window=window,
-            text_done=text_done,
-            **options,
-        )
-        return (translations for _, translations in results)
-
-    def results(
-        self,
-        texts: Iterable[str],
-        *,
-        to: str | Iterable[str | None] | None = None,
-        prefixes: Iterable[str] | None = None,
-        align: bool = False,
-        long: LongInput = "split",
-        first_line: int = 1,
-        glossary: Terms | None = None,
-        confidence: bool = False,
-        window: int | None = None,
-        text_done: Callable[[], object] = lambda: None,
-        **options: Unpack[SearchOptions],
-    ) -> Iterator[Result]:
-        """Like `stream`, with the segments of each text."""
         terms = as_glossary(glossary)
         ahead = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
         config = self.config.with_options(options)
@@ -306,7 +274,7 @@ class Translator:
         )
         engine = self.engine_for(config)
         for segments, outputs in translate_stream(engine, config, batches, restore, ahead, first_line, text_done):
-            yield segments, self.join_by_rank(segments, outputs)
+            yield self.join_by_rank(segments, outputs)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, to: Target = None) -> list[PairScore]:
         """The log-probability of each target given its source; a pair is scored as a whole, however long it is.
@@ -360,9 +328,9 @@ class Translator:
             translations = []
             for hypothesis, output in zip(best, outputs, strict=True):
                 text = self.pipeline.restore(output, segment).text
-                alignment = list(output.alignment) if align and output.alignment is not None else None
+                alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
-                translations.append(Translation(text, *scores, list(output.tokens), alignment, *next(estimates)))
+                translations.append(Translation(text, *scores, output.tokens, alignment, *next(estimates)))
             yield translations
 
     def _repaired(
@@ -392,23 +360,22 @@ class Translator:
         segments = self.segments(text, to=to, glossary=glossary)
         return [token for segment in segments for token in self.source_pieces(segment)]
 
-    def aligned_spans(
-        self, segments: Sequence[Segment], translation: Translation
-    ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    def aligned_spans(self, segments: Sequence[Segment], translation: Translation) -> list[tuple[Range, Range]]:
         """Ranges of characters of a text and of its translation that are aligned; none if it has no alignment."""
         if not translation.alignment:
             return []
         spans = [span for segment in segments for span in line_spans(self.tokenizer, segment)]
         return align_characters(spans, translation.tokens, translation.text, translation.alignment)
 
-    def join_by_rank(self, segments: Sequence[Segment], outputs: Sequence[list[Translation]]) -> list[Translation]:
+    def join_by_rank(self, segments: Sequence[Segment], outputs: Sequence[list[Translation]]) -> Translations:
         """Join the translations of a text's segments by rank: best with best, second with second."""
         if not segments:
-            return [Translation("", 0.0, 0.0, [])]
-        ranks = zip(*outputs, strict=False)
-        return [
-            join(self.pipeline.split.restore([one.text for one in rank], segments), segments, rank) for rank in ranks
-        ]
+            return Translations([Translation("", 0.0, 0.0, [])], segments)
+        joined = (
+            join(self.pipeline.split.restore([one.text for one in rank], segments), segments, rank)
+            for rank in zip(*outputs, strict=False)
+        )
+        return Translations(joined, segments)
 
     def explain(
         self, text: str, *, to: str | None = None, glossary: Terms | None = None, **options: Unpack[SearchOptions]
@@ -453,12 +420,10 @@ class Translator:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the model is on a GPU."""
         return self.any_model.device_type == "cuda"
 
     @property
     def languages(self) -> ModelLanguages:
-        """The languages of the model."""
         return ModelLanguages(self.directions, self.tagged, self.default_to)
 
     def target(self, to: str | None, source: str | None = None) -> str | None:

@@ -33,7 +33,7 @@ def translator(untrained_model: EncoderDecoder, toy_tokenizer: Tokenizer) -> Tra
 
 
 def requirements(parts: list[Segment]) -> list[tuple[str, bool]]:
-    return [(one.text, one.is_slot) for part in parts for one in part.required]
+    return [(one.text, bool(one.slot)) for part in parts for one in part.required]
 
 
 def test_spans_beyond_the_number_of_slots_are_joined_or_in_other_parts(translator: Translator) -> None:

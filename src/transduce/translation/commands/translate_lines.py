@@ -21,8 +21,8 @@ from transduce.translation.commands.translate_progress import Progress
 
 if TYPE_CHECKING:
     from transduce.translation.stages.glossary import Glossary
-    from transduce.translation.translation import Translation
-    from transduce.translation.translator import LongInput, Result, Translator
+    from transduce.translation.translation import Translation, Translations
+    from transduce.translation.translator import LongInput, Translator
 
 
 def translate_lines(
@@ -78,12 +78,12 @@ def translate_lines(
             common["text_done"] = progress.advance
         written = rejected = 0
         replaces_column = False
-        for (text, row), (segments, best) in _translated(translator, lines, prefix, first + 1, typed, common):
+        for (text, row), best in _translated(translator, lines, prefix, first + 1, typed, common):
             accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
             written, rejected = written + 1, rejected + (not accepted)
             if jsonl:
                 more = {} if min_confidence is None else {"accepted": accepted}
-                source_tokens = [token for one in segments for token in translator.source_pieces(one)]
+                source_tokens = [token for segment in best.segments for token in translator.source_pieces(segment)]
                 output.write(_record(text, source_tokens, best, confidence, more) + "\n")
             else:
                 replaces_column = replaces_column or (output.as_rows and TARGET_COLUMN in row)
@@ -120,17 +120,17 @@ def _translated(
     first_line: int,
     typed: bool,
     common: dict[str, Any],
-) -> Iterator[tuple[tuple[str, Row], "Result"]]:
-    """Every text and its row with segments and translations; lines typed in a terminal are translated one by one."""
+) -> Iterator[tuple[tuple[str, Row], "Translations"]]:
+    """Every text and its row with the translations; lines typed in a terminal are translated one by one."""
     if typed:
         for number, (text, row) in enumerate(rows, start=first_line):
-            (result,) = translator.results([text], prefixes=[prefix], first_line=number, **common)
-            yield (text, row), result
+            (best,) = translator.stream([text], prefixes=[prefix], first_line=number, **common)
+            yield (text, row), best
     else:
         kept: deque[tuple[str, Row]] = deque()  # rows that were read but not yet translated
         ahead = _remember(rows, kept)
-        for result in translator.results(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
-            yield kept.popleft(), result
+        for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
+            yield kept.popleft(), best
 
 
 def _prompted(rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:

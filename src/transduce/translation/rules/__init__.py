@@ -55,7 +55,6 @@ class Abbreviations:
 
 @cache
 def common() -> dict[str, Any]:
-    """The rules for every language."""
     return _read("common")
 
 
@@ -67,7 +66,6 @@ def rules_of(code: str | None) -> dict[str, Any]:
 
 @cache
 def languages() -> list[str]:
-    """The codes of the languages that have rules."""
     files = (file.name.partition(".") for file in resources.files(__name__).iterdir())
     return sorted(name for name, _, ending in files if ending == "toml" and name != "common")
 

@@ -21,7 +21,6 @@ class Terms(Stage):
     name = "glossary"
 
     def apply(self, text: Text, context: Context) -> Text:
-        """The text with the terms in it and their translations."""
         if not context.glossary:
             return text
         matches = context.glossary.matches(text.characters, text.spans("protected"))

@@ -52,7 +52,6 @@ class Normalize(Stage):
         self._readable = readable
 
     def apply(self, text: Text, context: Context) -> Text:
-        """The text with the forms that the model reads."""
         if not _RARE_FORM.search(text.characters):
             return text
         readable = self._readable
@@ -79,7 +78,6 @@ class Expand(Stage):
         self._expansions: dict[str | None, Expansions] = {}
 
     def apply(self, text: Text, context: Context) -> Text:
-        """The text with words in place of the abbreviations."""
         if not _ABBREVIATION.search(text.characters):
             return text
         target = context.target
@@ -114,7 +112,6 @@ class Expansions:
         self._pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(patterns)})", re.IGNORECASE) if patterns else None
 
     def expand(self, text: Text) -> Text:
-        """The text with words in place of the abbreviations."""
         return text.substituted(self._pattern, self._full) if self._pattern else text
 
     def _full(self, short: re.Match[str]) -> str:
@@ -131,12 +128,10 @@ class Readable:
 
     @cached_property
     def pieces(self) -> dict[str, None]:
-        """The pieces of the vocabulary, in order."""
         return dict.fromkeys(self._vocabulary())
 
     @cached_property
     def scripts(self) -> frozenset[str]:
-        """The scripts of which it has words."""
         return known_scripts(self.pieces)
 
     @cached_property

@@ -6,6 +6,7 @@ A model that was trained with augment.spans sees a slot, one of ten reserved sym
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from transduce.errors import ConfigError
 from transduce.files.languages import base_language
@@ -15,9 +16,6 @@ from transduce.translation.rules import common, pattern
 from transduce.translation.stages.normalize import Readable
 from transduce.translation.text import Context, Required, Span, Stage, Text, merge
 
-_KINDS = [(pattern(rule["pattern"]), "numbers" in rule) for rule in common()["protect"]]
-_NAMES = re.compile("|".join(kind for kind, is_number in _KINDS if not is_number))
-_ALL = re.compile("|".join(kind for kind, _ in _KINDS))
 _COPIED = re.compile("|".join(pattern(common()["copy"][name]) for name in ("integer", "code")))
 _INTEGER_LISTS = re.compile(pattern(common()["list"]["integers"]))
 _TIME = re.compile(r"(1[0-2]|[1-9])(?:[:.](\d{2}))? ?([ap])\.? ?m\b\.?", re.IGNORECASE)
@@ -40,7 +38,6 @@ class Protect(Stage):
         self._readable, self._uses_slots = readable, uses_slots
 
     def spans(self, text: str, context: Context) -> list[Span]:
-        """The protected spans of a text."""
         protection = context.protection
         if not protection:
             return []
@@ -82,7 +79,7 @@ class Protection:
         own = [Span(*match.span()) for match in self._own.finditer(text) if match[0].strip()] if self._own else []
         if not _WORTH_SEARCHING.search(text):
             return own
-        return merge(own, [_trimmed(text, *match.span()) for match in (_ALL if numbers else _NAMES).finditer(text)])
+        return merge(own, [_trimmed(text, *match.span()) for match in _kinds(numbers).finditer(text)])
 
     def integer_lists(self, text: str) -> list[Span]:
         """Lists of plain integers, in which a model would repeat or change some.
@@ -96,6 +93,13 @@ class Protection:
         taken = {*spans}
         merged = merge(spans, [Span(*match.span()) for match in _COPIED.finditer(text)])
         return [span for span in merged if span not in taken]
+
+
+@cache
+def _kinds(numbers: bool) -> re.Pattern[str]:
+    """A pattern of all kinds, with or without those that need slots."""
+    rules = (rule for rule in common()["protect"] if numbers or "numbers" not in rule)
+    return re.compile("|".join(pattern(rule["pattern"]) for rule in rules))
 
 
 def join_neighbours(text: str, spans: Sequence[Span]) -> list[Span]:

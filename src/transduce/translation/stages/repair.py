@@ -42,8 +42,8 @@ def missing(segment: Segment, marked: str) -> list[Required]:
     result = []
     for one in segment.required:
         needed[one.marked] += 1
-        times = marked.count(one.marked) if one.is_slot else len(one.pattern.findall(marked))
-        if times < needed[one.marked] or (one.is_slot and times > 1):
+        times = marked.count(one.marked) if one.slot else len(one.pattern.findall(marked))
+        if times < needed[one.marked] or (one.slot and times > 1):
             result.append(one)
     return result
 
@@ -82,7 +82,6 @@ class GapFinder:
         self._tags = language_tags(tokenizer)
 
     def missing(self, outputs: Outputs) -> list[list[Required]]:
-        """What each output lacks."""
         texts = self._target.decode_all([tokens for _, tokens in outputs], marked=True) if outputs else []
         return [missing(segment, text) for (segment, _), text in zip(outputs, texts, strict=True)]
 
@@ -109,7 +108,7 @@ class GapFinder:
         """Of a slot that occurs more than once, only the occurrence with the highest attention is kept."""
         removed: set[int] = set()
         for one in lacks:
-            if one.is_slot:
+            if one.slot:
                 slot = self._target.symbol_ids[one.marked]
                 indices = [index for index, token in enumerate(tokens) if token == slot]
                 if weights_TS is not None:
@@ -199,14 +198,12 @@ class GapFinder:
         return [sum(weights_S[index : index + 2]) for weights_S in weights_TS]
 
     def _weights(self, outputs: Outputs, engine: Engine) -> Sequence[Attention | None]:
-        """The cross-attention (T, S) of each output."""
         pairs = [(segment.tokens, tokens) for segment, tokens in outputs]
         reader = engine if isinstance(engine, OutputReader) else self._reader  # an engine is faster than a module
         return list(reader.attention_weights(pairs)) if reader.aligns else [None] * len(outputs)
 
 
 def slot_ids(tokenizer: AnyTokenizer) -> set[int]:
-    """The ids of the slots."""
     return {tokenizer.symbol_ids[slot] for slot in SLOTS if slot in tokenizer.symbol_ids}
 
 
@@ -228,8 +225,6 @@ def _inside_word(before: str, after: str) -> bool:
 
 
 class Repairer:
-    """Repairs outputs of one model."""
-
     def __init__(self, reader: OutputReader, tokenizer: AnyTokenizer) -> None:
         self._source, self._target = tokenizer, tokenizer.target
         self._slots = slot_ids(self._target)

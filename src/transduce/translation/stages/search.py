@@ -32,7 +32,6 @@ class _Line:
 
     @property
     def outputs(self) -> list[list[Hypothesis]]:
-        """Hypotheses of each segment, in order."""
         return [self.results[index] for index in range(len(self.segments))]
 
     @property

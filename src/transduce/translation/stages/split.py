@@ -53,15 +53,10 @@ class Split:
         return _cut(text, self._sentences(text.characters, context), context)
 
     def whole(self, text: Text, context: Context) -> list[Text]:
-        """The line as one segment."""
         return _cut(text, [Sentence(text.characters, "")], context)
 
     def pieces(self, text: Text, fits: Callable[[str], bool], context: Context) -> list[Text]:
-        """The pieces of a segment that does not fit."""
-        first, *others = _cut(text, split_long(text.characters, fits, context.source), context)
-        first = replace(first, indentation=text.indentation)
-        *others, last = [first, *others]
-        return [*others, replace(last, separator=text.separator)]
+        return _cut(text, split_long(text.characters, fits, context.source), context)
 
     def restore(self, outputs: Sequence[str], segments: Sequence[Segment]) -> str:
         """The outputs of a line's segments as one text, with the white space around the line."""
@@ -92,10 +87,9 @@ class Split:
 
 
 def _cut(text: Text, sentences: Sequence[Sentence], context: Context) -> list[Text]:
-    """The sentences of a text with their tags, and with the white space that the text begins and ends with."""
+    """The sentences of a text with their tags; the first and the last have the white space around the text."""
     line = text.characters
-    before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
-    ranges, start = list[tuple[int, int]](), 0 if sentences[0].text == line else len(before)
+    ranges, start = list[tuple[int, int]](), 0 if sentences[0].text == line else len(line) - len(line.lstrip())
     for sentence in sentences:
         ranges.append((start, start + len(sentence.text)))
         start = ranges[-1][1] + len(sentence.separator)
@@ -104,10 +98,10 @@ def _cut(text: Text, sentences: Sequence[Sentence], context: Context) -> list[Te
         text.cut(*place, sentence.separator, inside)
         for place, sentence, inside in zip(ranges, sentences, marks, strict=True)
     ]
-    if before and not context.has_prefix:
-        cut[0] = replace(cut[0], indentation=before)
-    if after:
-        cut[-1] = replace(cut[-1], separator=after)
+    if text.indentation and not context.has_prefix:
+        cut[0] = replace(cut[0], indentation=text.indentation)
+    if text.separator:
+        cut[-1] = replace(cut[-1], separator=text.separator)
     return cut
 
 

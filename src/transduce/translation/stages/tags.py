@@ -17,6 +17,7 @@ tfoot th thead title tr ul video
 """
 BLOCKS = frozenset(_BLOCK_NAMES.split())
 """HTML elements that end a text; all others are part of a sentence."""
+_MARKS = frozenset("<*~")
 _EMPHASIS = re.compile(
     r"`[^`\n]+`|<[^<>\n]+>|"
     r"(?<![\w/\\*~])(?P<mark>\*{1,3}|~~)(?=[^\s*~])(?P<text>[^*~<>\n]{1,400}+)(?<=\S)(?P=mark)(?![\w*~])"
@@ -40,7 +41,8 @@ class Tags(Stage):
 
         A tag that separates blocks, as in "<li>one</li><li>two</li>", leaves a space between the words around it.
         """
-        if not (self._aligns and context.protection) or context.has_prefix:
+        is_marked = not _MARKS.isdisjoint(text.characters)
+        if not (is_marked and self._aligns and context.protection) or context.has_prefix:
             return text
         line, edits, marks = text.characters, list[Edit](), list[Mark]()
         length, end, last, separates = 0, 0, "", False  # of the text without tags: its length and last character
