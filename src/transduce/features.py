@@ -181,6 +181,7 @@ FEATURES = {
             "marian": "transduce.interop.export.marian:MARIAN",
         },
     ),
+    "documents": Feature(hooks={"translate_documents": "transduce.documents.translate:translate_documents"}),
     "serve": Feature(commands={"serve": "transduce.serve.command:serve"}),
     "corpora": Feature(
         commands={"demo": "transduce.corpora.demo_command:demo", "data": "transduce.corpora.command:data"},

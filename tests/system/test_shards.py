@@ -10,7 +10,7 @@ from toy_run import make_toy_pairs, write_lines
 LONG = " ".join(["babo dego."] * 200)  # translated in parts
 KILL = """
 import os, signal
-from transduce.translation.commands.translate_progress import Progress
+from transduce.training.checkpoint import Progress
 lines = 0
 def flush_due(self):
     global lines

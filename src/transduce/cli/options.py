@@ -2,8 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import Field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -103,6 +103,69 @@ class Command(TyperCommand):
             if order.count(option) > 1 and not option.multiple:
                 raise ConfigError(f"{max(option.opts, key=len)} is given more than once; give it only once")
         return super().parse_args(ctx, args)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Options of the engine that runs a search."""
+
+    device: DeviceOption = "auto"
+    engine: EngineOption = "auto"
+    threads: ThreadsOption = None
+    batch_tokens: Annotated[
+        int | None, typer.Option(help="Source tokens times beam in one batch.", min=1, show_default="as many as fit")
+    ] = None
+
+
+def option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter of a command whose type is a dataclass by an option for each field of the dataclass."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint) and isinstance(hint, type)}
+
+    @functools.wraps(command)
+    def run(**arguments: Any) -> None:
+        for name, group in groups.items():
+            arguments[name] = group(**{option.name: arguments.pop(option.name) for option in fields(group)})
+        command(**arguments)
+
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name not in groups:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        group = groups[parameter.name]
+        types = get_type_hints(group, include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=types[option.name]
+            )
+            for option in fields(group)
+        ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+class Conflict:
+    """A row of a table of conflicts: options that need something else, or that something else excludes."""
+
+    def __init__(self, *options: str, message: str, needs: str = "", excludes: str = "") -> None:
+        self.options, self.needs, self.excludes, self.message = options, needs, excludes, message
+        """In the message, {} stands for those of the options that are given."""
+
+
+def refuse_conflicts(conflicts: Iterable[Conflict], facts: Mapping[str, object], *groups: Any) -> None:
+    """Raise the ConfigError of the first conflict between what is given: the fields of option groups, and `facts`."""
+    found = {
+        f"--{option.name.replace('_', '-')}": getattr(group, option.name)
+        for group in groups
+        for option in fields(group)
+    }
+    found |= facts
+    for conflict in conflicts:
+        named = [option for option in conflict.options if found.get(option)]
+        met = bool(found.get(conflict.needs)) if conflict.needs else not found.get(conflict.excludes)
+        if named and not met:
+            raise ConfigError(conflict.message.format(", ".join(named)))
 
 
 _SIGNS = {"at_least": ">=", "above": ">", "at_most": "<="}

@@ -12,8 +12,8 @@ from typing import Any, TextIO
 
 from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, Input
 from transduce.cli.request_record import RequestRecord
-from transduce.documents import BINARY_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
 from transduce.errors import ConfigError
+from transduce.files.document_formats import BINARY_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
 from transduce.files.files import COMPRESSIONS
 from transduce.files.pair_formats import JSONL, TSV, format_suffix
 from transduce.files.parquet import TABLE_SUFFIXES, Row, is_table, schema_of, table_writer, with_text_column
@@ -70,13 +70,13 @@ def require_folder_of(path: Path) -> None:
 
 
 @contextmanager
-def line_output(path: Path, *, resume: bool, asked: Mapping[str, str]) -> Iterator[tuple[TextIO, int]]:
+def line_output(path: Path, *, resume: bool, request: Mapping[str, str]) -> Iterator[tuple[TextIO, int]]:
     """Open a file to write lines to, locked against a second process; gives it and the number of its complete lines.
 
-    To resume, an incomplete last line is removed, and what is `asked` for must be the same; otherwise, the file is
+    To resume, an incomplete last line is removed, and the request must be the same; otherwise, the file is
     emptied.
     """
-    record = RequestRecord(path, asked)
+    record = RequestRecord(path, request)
     with path.open("a", encoding="utf-8") as file:
         complete = 0
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # pipes and devices can be shared
@@ -135,7 +135,7 @@ class _TableOutput(Output):
 
 @contextmanager
 def open_output(
-    path: Path, inputs: Sequence[Input], *, resume: bool, records: bool, asked: Mapping[str, str]
+    path: Path, inputs: Sequence[Input], *, resume: bool, records: bool, request: Mapping[str, str]
 ) -> Iterator[Output]:
     """Open the file that translations are written to; `records` are lines that the caller writes.
 
@@ -145,7 +145,7 @@ def open_output(
     if path.suffix.lower() not in TABLE_SUFFIXES and not (all(datasets) and not path.suffix):
         if path.is_dir():
             raise ConfigError(f"--out {path} is a folder; name a file")
-        with line_output(path, resume=resume, asked=asked) as (file, done):
+        with line_output(path, resume=resume, request=request) as (file, done):
             if done and _has_records(path) != records:
                 begun = "without --jsonl" if records else "with --jsonl"
                 raise ConfigError(f"{path} was begun {begun}; resume it the same way, or name another --out")

@@ -13,7 +13,6 @@ from transduce.models.folder import CARD, WEIGHTS
 
 if TYPE_CHECKING:
     from transduce.search.options import SearchConfig
-    from transduce.translation.stages.glossary import Glossary
 
 _COMPARED_BYTES = 1 << 16
 """Number of bytes at the end of the weights by which models are told apart: training changes all of them."""
@@ -23,7 +22,7 @@ def request(
     folders: Sequence[Path],
     to: str | None,
     search: "SearchConfig | Mapping[str, object]",
-    glossary: "Glossary | None" = None,
+    terms: Mapping[str, str] | None = None,
     **others: object,
 ) -> dict[str, str]:
     """What decides the translation of a line, by its name in messages."""
@@ -31,7 +30,7 @@ def request(
         "target language": to,
         "model": [_identity(folder) for folder in folders],
         "search": search,
-        "glossary": sorted(glossary.terms.items()) if glossary else None,
+        "glossary": sorted(terms.items()) if terms else None,
         **others,
     }
     return {name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in values.items()}
@@ -40,8 +39,8 @@ def request(
 class RequestRecord:
     """A file next to an output until this is complete."""
 
-    def __init__(self, out: Path, asked: Mapping[str, str]) -> None:
-        self._out, self._asked = out, asked
+    def __init__(self, out: Path, request: Mapping[str, str]) -> None:
+        self._out, self._request = out, request
         self._path = out.with_name(f".{out.name}.request.json")
 
     def require_same(self) -> None:
@@ -50,7 +49,7 @@ class RequestRecord:
             return
         try:
             begun = json.loads(self._path.read_bytes())
-            others = [name for name, value in self._asked.items() if begun.get(name) != value]
+            others = [name for name, value in self._request.items() if begun.get(name) != value]
         except (ValueError, AttributeError):
             raise ConfigError(f"{self._path} is damaged; remove it to resume {self._out}") from None
         if others:
@@ -62,7 +61,7 @@ class RequestRecord:
     def write(self) -> None:
         """Write the record; if only the output itself may be written, there is none."""
         with suppress(PermissionError):
-            write_atomically(self._path, json.dumps(self._asked, indent=1).encode())
+            write_atomically(self._path, json.dumps(self._request, indent=1).encode())
 
     def remove(self) -> None:
         """Remove the record of an output that is complete."""

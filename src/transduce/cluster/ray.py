@@ -13,6 +13,7 @@ import numpy as np
 
 from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines
 from transduce.cli.messages import log
+from transduce.cli.progress import ProgressBar
 from transduce.cli.request_record import RequestRecord, request
 from transduce.errors import ConfigError, DataError, RunError, TransduceError
 from transduce.files.languages import ModelLanguages
@@ -20,8 +21,7 @@ from transduce.files.parquet import is_table, schema_of, table_writer, with_text
 from transduce.files.rows import TARGET_COLUMN, read_source_rows, row_writer
 from transduce.files.texts import one_line
 from transduce.models.folder import find_model, read_card
-from transduce.translation.commands.translate_direction import target_language
-from transduce.translation.commands.translate_progress import Progress
+from transduce.translation.commands.translate import target_language
 
 if TYPE_CHECKING:
     from transduce.translation.translator import Terms
@@ -61,11 +61,11 @@ def translate_with_ray(
     folders = models or [find_model(None)]
     to = target_language(ModelLanguages.of_facts(read_card(folders[0])["facts"]), inputs, source, target)
     others = {name: loading[name] for name in ("prefix", "protect")}
-    record = request(folders, to, search, loading["glossary"], column=column, **others)
+    record = request(folders, to, search, loading["glossary"] and loading["glossary"].terms, column=column, **others)
     outputs = [out / path.name for path in files]
     with (
         _recorded(RequestRecord(out.resolve(), record), outputs, resume=resume),
-        Progress(lambda: count_lines(inputs), 0, hidden=False) as progress,
+        ProgressBar(lambda: count_lines(inputs), 0, hidden=False) as progress,
     ):
         translate_files(
             [path.resolve() for path in files],

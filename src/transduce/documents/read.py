@@ -7,7 +7,6 @@ import html
 import re
 from collections.abc import Callable, Iterator
 
-from transduce.documents import TEXT
 from transduce.documents.bilingual import read_tmx, read_xliff
 from transduce.documents.document import (
     Document,
@@ -28,6 +27,7 @@ from transduce.documents.markdown import read_markdown
 from transduce.documents.odt import read_odt
 from transduce.documents.po import read_po
 from transduce.documents.subtitles import read_srt, read_vtt
+from transduce.files.document_formats import TEXT
 
 _CHARSET = re.compile(rb"""<meta\b[^>]*\bcharset\s*=\s*["']?\s*([A-Za-z0-9_-]+)""", re.IGNORECASE)
 _WITHOUT_QUOTES = re.compile(r"""[^\s"'`=<>]+""")

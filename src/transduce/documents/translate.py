@@ -1,11 +1,64 @@
-"""Translates texts with inline tags, which a document has, and aligns them so that the tags can be put back."""
+"""Translates documents: their texts, which are aligned so that inline tags can be put back, and the files."""
 
+import sys
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from transduce.documents.document import AlignedTranslation
+from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT
+from transduce.cli.messages import log
+from transduce.cli.progress import ProgressBar
+from transduce.disk import write_atomically
+from transduce.documents.document import AlignedTranslation, ReadOptions
+from transduce.documents.read import read_document
+from transduce.errors import ConfigError
+from transduce.files.files import read_whole, uncompressed
 from transduce.translation.markup import TaggedText
+from transduce.translation.stages.glossary import Glossary
 from transduce.translation.translator import Terms, Translator
+
+_MAX_BYTES = 512 << 20
+
+
+def translate_documents(
+    translator: Translator,
+    documents: Sequence[tuple[Path, str]],
+    out: Path | None,
+    *,
+    to: str | None,
+    source: str | None,
+    glossary: Glossary | None,
+    retranslate: bool,
+) -> None:
+    """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout."""
+    if out and len(documents) > 1:
+        raise ConfigError("--out names one file, but there are several documents; leave it out")
+    for path, name in documents:
+        began = time.monotonic()
+        target = out or (STANDARD_OUTPUT if path == STANDARD_INPUT else _output_path(path, to))
+        options = ReadOptions(source or translator.pipeline.source_language(to), to, retranslate)
+        document = read_document(name, read_whole(path, _MAX_BYTES), str(path), options)
+        total = different_texts(document.texts)
+        with ProgressBar(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
+            outputs = translate_tagged(translator, document.texts, to=to, glossary=glossary, text_done=progress.advance)
+        content = document.write(outputs)
+        if target == STANDARD_OUTPUT:
+            sys.stdout.buffer.write(content)
+            sys.stdout.buffer.flush()
+        elif target.exists() and not target.is_file():  # a pipe or a device
+            target.write_bytes(content)
+        else:
+            write_atomically(target, content)
+        seconds = time.monotonic() - began
+        where = "" if target == STANDARD_OUTPUT else f"{target} written: "
+        log(f"{where}{len(document.texts):,} {'text' if len(document.texts) == 1 else 'texts'} in {seconds:.1f} s")
+
+
+def _output_path(path: Path, to: str | None) -> Path:
+    """The path of a translation: report.docx becomes report.de.docx, and so does report.docx.gz."""
+    path = uncompressed(path)
+    return path.with_name(f"{path.stem}.{to or 'translated'}{path.suffix}")
 
 
 def translate_tagged(
@@ -24,16 +77,16 @@ def translate_tagged(
     aligns = translator.any_model.aligns
     outputs: dict[tuple[str, bool], AlignedTranslation] = {}
     for align in (False, True):
-        different = [*dict.fromkeys(one.text for one in texts if bool(one.tags) == align)]
+        different = [*dict.fromkeys(text.text for text in texts if bool(text.tags) == align)]
         results = translator.stream(
             different, to=to, align=align and aligns, glossary=glossary, text_done=text_done, **options
         )
         for text, best in zip(different, results, strict=True):
             aligned = translator.aligned_spans(best.segments, best[0])
             outputs[text, align] = AlignedTranslation(best[0].text.replace("\n", " "), aligned)
-    return [outputs[one.text, bool(one.tags)] for one in texts]
+    return [outputs[text.text, bool(text.tags)] for text in texts]
 
 
 def different_texts(texts: Sequence[TaggedText]) -> int:
     """The number of texts that `translate_tagged` translates."""
-    return len({(one.text, bool(one.tags)) for one in texts})
+    return len({(text.text, bool(text.tags)) for text in texts})

@@ -212,3 +212,8 @@ class _ZstReader:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+
+def uncompressed(path: Path) -> Path:
+    """The path without the suffix of a compression."""
+    return path.with_suffix("") if path.suffix in COMPRESSIONS else path

@@ -22,10 +22,10 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.types import Message
 
-from transduce.documents import DOCUMENT_SUFFIXES, document_format
 from transduce.documents.document import AlignedTranslation, Document, ReadOptions
 from transduce.documents.read import read_document
 from transduce.errors import DataError
+from transduce.files.document_formats import DOCUMENT_SUFFIXES, document_format
 from transduce.files.languages import language_name
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits, error_location

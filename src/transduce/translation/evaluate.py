@@ -9,6 +9,7 @@ from typing import Any
 from transduce.cli.evaluate import Evaluation
 from transduce.cli.inputs import count_lines
 from transduce.cli.messages import log
+from transduce.cli.progress import ProgressBar
 from transduce.errors import ConfigError
 from transduce.files.files import read_lines
 from transduce.files.pair_formats import HEADER, require_one_side
@@ -16,7 +17,6 @@ from transduce.files.pairs import ReadReport, read_pairs
 from transduce.search.options import SINGLE_OUTPUT_OPTIONS
 from transduce.translation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
 from transduce.translation.commands.direction import evaluated_direction
-from transduce.translation.commands.translate_progress import Progress
 from transduce.translation.scores import LOWER_IS_BETTER, Comparison, compare, score
 from transduce.translation.translator import Translator, require_translation_model
 
@@ -104,7 +104,7 @@ def _test_set(request: Evaluation, reverse: bool) -> tuple[list[str] | None, lis
 
 def _translate(translator: Translator, sources: list[str], to: str | None, out: Path | None) -> list[str]:
     outputs = []
-    with Progress(lambda: count_lines(sources), 0, hidden=False) as progress:
+    with ProgressBar(lambda: count_lines(sources), 0, hidden=False) as progress:
         for best in translator.stream(sources, to=to, text_done=progress.advance):
             outputs.append(best[0].text)
     if out:

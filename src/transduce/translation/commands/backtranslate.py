@@ -43,6 +43,7 @@ def backtranslate(
     """
     from transduce.cli.inputs import count_lines
     from transduce.cli.outputs import line_output, refuse_compression
+    from transduce.cli.progress import ProgressBar
     from transduce.cli.request_record import request
     from transduce.errors import ConfigError, DataError
     from transduce.files.languages import language_of_name
@@ -50,7 +51,6 @@ def backtranslate(
     from transduce.files.pairs import ReadReport, count_pairs
     from transduce.models.folder import find_model
     from transduce.translation.back_translation import back_translate, read_text, require_text, skip_written
-    from transduce.translation.commands.translate_progress import Progress
     from transduce.translation.translator import Translator
 
     if format_of(out).create:
@@ -71,12 +71,12 @@ def backtranslate(
     source = from_ or (next(iter(told), None) if translator.directions else None)
     to = translator.target(to, source)
     folders = [find_model(path) for path in model] if model else [find_model(None)]
-    with line_output(out, resume=resume, asked=request(folders, to, translator.config)) as (file, done):
+    with line_output(out, resume=resume, request=request(folders, to, translator.config)) as (file, done):
         if done:
             done = skip_written(lines, out)
             log(f"{out} has {count_pairs(done)} already; continuing after the last")
         log(f"engine {translator.describe_engine()}")
-        with Progress(lambda: count_lines(text), done, hidden=False) as progress:
+        with ProgressBar(lambda: count_lines(text), done, hidden=False) as progress:
             for pair in back_translate(translator, lines, report, to):
                 file.write(row(*pair))
                 progress.advance()

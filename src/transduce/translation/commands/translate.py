@@ -1,25 +1,195 @@
 """`transduce translate`."""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, Input, as_input, require_utf8, shard_of
 from transduce.cli.messages import announce, log
 from transduce.cli.options import (
-    DeviceOption,
-    EngineOption,
+    Conflict,
+    EngineOptions,
     FromOption,
     ModelsOption,
-    ThreadsOption,
     ToOption,
+    option_groups,
+    refuse_conflicts,
     search_options,
 )
+from transduce.cli.outputs import refuse_compression, refuse_overwriting, require_folder_of, require_line_output
+from transduce.cli.request_record import request
+from transduce.errors import ConfigError
+from transduce.features import HOOKS
+from transduce.files.document_formats import BINARY_SUFFIXES, DOCUMENT_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
+from transduce.files.files import uncompressed
+from transduce.files.languages import ModelLanguages, base_language, language_of_name
+from transduce.files.pair_formats import TSV, has_rows
+from transduce.models.folder import find_model
 from transduce.search.options import SearchOptions
 
 
+@dataclass(frozen=True, kw_only=True)
+class DocumentOptions:
+    """Options of documents."""
+
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="Format of documents: docx, html, md, odt, po, srt, tmx, vtt, xliff; or text, one output line for "
+            "each input line.",
+            metavar="NAME",
+            show_default="by the file's name",
+        ),
+    ] = None
+    retranslate: Annotated[
+        bool, typer.Option("--retranslate", help="Translate again what has a translation in the document.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineOptions:
+    """Options of lines and rows."""
+
+    resume: Annotated[bool, typer.Option("--resume", help="Continue after the last complete line of --out.")] = False
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Translate only part I of N consecutive parts, e.g. 2/8; the outputs of all parts, concatenated, are "
+            "the output without this option.",
+            metavar="I/N",
+            show_default=False,
+        ),
+    ] = None
+    column: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the text in .jsonl, .parquet and .arrow files and datasets.", show_default="src or text"
+        ),
+    ] = None
+    prefix: Annotated[str, typer.Option(help="Text that every sentence of an output starts with.")] = ""
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Write one JSON object per line: n-best outputs, scores, alignment.")
+    ] = False
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Add the confidence of each output and each word to --jsonl.")
+    ] = False
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            help="Leave the line of an output below this confidence empty.",
+            metavar="<float>",
+            min=0,
+            max=1,
+            show_default=False,
+        ),
+    ] = None
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what happens to each line instead: the text after each stage.")
+    ] = False
+    long: Annotated[
+        Literal["split", "refuse"], typer.Option(help="How to treat a line with more tokens than the model takes.")
+    ] = "split"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """Options of the text pipeline."""
+
+    glossary: Annotated[
+        Path | None, typer.Option(help="Terms and the translations to use: a file of TERM, tab, TRANSLATION lines.")
+    ] = None
+    protect: Annotated[
+        bool, typer.Option(help="Keep addresses, placeholders, file names, numbers with units and emoji unchanged.")
+    ] = True
+    protect_pattern: Annotated[
+        list[str] | None, typer.Option(help="A regular expression of text to keep unchanged too; may be repeated.")
+    ] = None
+
+    @property
+    def protection(self) -> list[str] | bool:
+        """The argument `protect` of `Translator.load`."""
+        return (self.protect_pattern or []) if self.protect else False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayOptions:
+    """Options of many machines."""
+
+    ray: Annotated[
+        bool,
+        typer.Option(
+            "--ray", help="Translate each file into one of the same name in the folder --out, with workers of Ray."
+        ),
+    ] = False
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Number of workers of --ray.", min=1, show_default="one per GPU, or per --threads (1) cores"),
+    ] = None
+
+
+_CONFLICTS = (
+    Conflict("--nbest", needs="--jsonl", message="--nbest needs --jsonl: plain output is one line for each line"),
+    Conflict(
+        "--confidence",
+        needs="--jsonl",
+        message="--confidence needs --jsonl; plain output is text only, which --min-confidence selects",
+    ),
+    Conflict(
+        "--protect-pattern",
+        excludes="--no-protect",
+        message="--protect-pattern protects text, but --no-protect is given",
+    ),
+    Conflict(
+        *("--out", "--jsonl", "--ray", "--shard", "--prefix", "--min-confidence", "--long refuse"),
+        excludes="--explain",
+        message="--explain prints the steps of lines; leave out --out, --jsonl, --ray, --shard, --prefix, "
+        "--min-confidence and --long refuse",
+    ),
+    Conflict(
+        "--resume",
+        needs="an output and files",
+        message="--resume needs --out and files to read: it continues where the output file ends",
+    ),
+    Conflict(
+        *("--ray", "--shard", "--column"),
+        excludes="documents",
+        message="--ray, --shard and --column work with lines and rows, not with documents",
+    ),
+    Conflict("--explain", excludes="documents", message="--explain works with lines and rows, not with documents"),
+    Conflict(
+        *("--jsonl", "--resume", "--prefix", "--min-confidence", "--long refuse"),
+        excludes="documents",
+        message="--jsonl, --resume, --prefix, --min-confidence and --long refuse work with text, not with documents",
+    ),
+    Conflict(
+        "--column",
+        needs="rows",
+        message="--column names a column of .jsonl, .parquet and .arrow files and datasets, not of text",
+    ),
+    Conflict(
+        "--retranslate",
+        needs="documents",
+        message="--retranslate needs a document; a text file has no translations",
+    ),
+    Conflict(
+        "--workers",
+        needs="--ray",
+        message="--workers is the number of workers of --ray; give --threads for the threads of this process",
+    ),
+    Conflict(
+        *("--jsonl", "--shard", "--min-confidence", "--long refuse"),
+        excludes="--ray",
+        message="--ray does not support {}",
+    ),
+)
+
+
 @search_options()
+@option_groups
 def translate(
     arguments: Annotated[
         list[str] | None,
@@ -41,86 +211,13 @@ def translate(
             show_default="standard output",
         ),
     ] = None,
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="Format of documents: docx, html, md, odt, po, srt, tmx, vtt, xliff; or text, one output line for "
-            "each input line.",
-            metavar="NAME",
-            show_default="by the file's name",
-        ),
-    ] = None,
-    retranslate: Annotated[
-        bool, typer.Option("--retranslate", help="Translate again what has a translation in the document.")
-    ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue after the last complete line of --out.")] = False,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            help="Translate only part I of N consecutive parts, e.g. 2/8; the outputs of all parts, concatenated, are "
-            "the output without this option.",
-            metavar="I/N",
-            show_default=False,
-        ),
-    ] = None,
-    column: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the text in .jsonl, .parquet and .arrow files and datasets.", show_default="src or text"
-        ),
-    ] = None,
-    ray: Annotated[
-        bool,
-        typer.Option(
-            "--ray", help="Translate each file into one of the same name in the folder --out, with workers of Ray."
-        ),
-    ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Number of workers of --ray.", min=1, show_default="one per GPU, or per --threads (1) cores"),
-    ] = None,
-    prefix: Annotated[str, typer.Option(help="Text that every sentence of an output starts with.")] = "",
-    glossary: Annotated[
-        Path | None, typer.Option(help="Terms and the translations to use: a file of TERM, tab, TRANSLATION lines.")
-    ] = None,
-    protect: Annotated[
-        bool,
-        typer.Option(help="Keep addresses, placeholders, file names, numbers with units and emoji unchanged."),
-    ] = True,
-    protect_pattern: Annotated[
-        list[str] | None, typer.Option(help="A regular expression of text to keep unchanged too; may be repeated.")
-    ] = None,
-    jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Write one JSON object per line: n-best outputs, scores, alignment.")
-    ] = False,
-    confidence: Annotated[
-        bool, typer.Option("--confidence", help="Add the confidence of each output and each word to --jsonl.")
-    ] = False,
-    min_confidence: Annotated[
-        float | None,
-        typer.Option(
-            help="Leave the line of an output below this confidence empty.",
-            metavar="<float>",
-            min=0,
-            max=1,
-            show_default=False,
-        ),
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print what happens to each line instead: the text after each stage.")
-    ] = False,
-    long: Annotated[
-        Literal["split", "refuse"], typer.Option(help="How to treat a line with more tokens than the model takes.")
-    ] = "split",
     *,
+    of_documents: DocumentOptions,
+    of_lines: LineOptions,
+    of_text: TextOptions,
+    of_ray: RayOptions,
     options: SearchOptions,
-    device: DeviceOption = "auto",
-    engine: EngineOption = "auto",
-    threads: ThreadsOption = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option(help="Source tokens times beam in one batch.", min=1, show_default="as many as fit")
-    ] = None,
+    of_engine: EngineOptions,
 ) -> None:
     """Translate text, one output line for each input line, or documents.
 
@@ -130,127 +227,186 @@ def translate(
 
     Of rows, all columns are kept, and the translation is the column tgt.
     """
-    from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, as_input, require_utf8, shard_of
-    from transduce.cli.outputs import refuse_compression, refuse_overwriting, require_line_output
-    from transduce.cli.request_record import request
-    from transduce.errors import ConfigError
-    from transduce.features import HOOKS
-    from transduce.files.pair_formats import has_rows
-    from transduce.models.folder import find_model
-    from transduce.translation.commands.translate_direction import target_language
-    from transduce.translation.commands.translate_documents import check_output, find_documents, translate_documents
-    from transduce.translation.commands.translate_lines import explain_lines, translate_lines
     from transduce.translation.stages.glossary import Glossary
 
-    if options.get("nbest", 1) > 1 and not jsonl:
-        raise ConfigError("--nbest needs --jsonl: plain output is one line for each line")
-    if confidence and not jsonl:
-        raise ConfigError("--confidence needs --jsonl; plain output is text only, which --min-confidence selects")
-    if protect_pattern and not protect:
-        raise ConfigError("--protect-pattern protects text, but --no-protect is given")
-    if explain and (out or jsonl or ray or shard or prefix or min_confidence is not None or long == "refuse"):
-        raise ConfigError(
-            "--explain prints the steps of lines; leave out --out, --jsonl, --ray, --shard, --prefix, --min-confidence "
-            "and --long refuse"
-        )
-    require_utf8(prefix)
+    require_utf8(of_lines.prefix)
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
-    documents = find_documents(inputs, format_)
+    documents = _find_documents(inputs, of_documents.format)
     out = None if out == STANDARD_OUTPUT and not documents else out
-    if resume and not (out and arguments):
-        raise ConfigError("--resume needs --out and files to read: it continues where the output file ends")
+    refuse_conflicts(
+        _CONFLICTS,
+        {
+            "--out": out,
+            "--nbest": options.get("nbest", 1) > 1,
+            "--long refuse": of_lines.long == "refuse",
+            "--min-confidence": of_lines.min_confidence is not None,
+            "--no-protect": not of_text.protect,
+            "documents": documents,
+            "rows": any(isinstance(path, Path) and has_rows(path) for path in inputs),
+            "an output and files": out and arguments,
+        },
+        of_documents,
+        of_lines,
+        of_text,
+        of_ray,
+    )
     if out:
         refuse_overwriting(out, inputs)
-    if documents and (ray or shard or column):
-        raise ConfigError("--ray, --shard and --column work with lines and rows, not with documents")
-    if documents and explain:
-        raise ConfigError("--explain works with lines and rows, not with documents")
-    if documents and (jsonl or resume or prefix or min_confidence is not None or long == "refuse"):
-        raise ConfigError(
-            "--jsonl, --resume, --prefix, --min-confidence and --long refuse work with text, not with documents"
-        )
-    if column and not any(isinstance(one, Path) and has_rows(one) for one in inputs):
-        raise ConfigError("--column names a column of .jsonl, .parquet and .arrow files and datasets, not of text")
-    if retranslate and not documents:
-        raise ConfigError("--retranslate needs a document; a text file has no translations")
-    if workers and not ray:
-        raise ConfigError("--workers is the number of workers of --ray; give --threads for the threads of this process")
-    if ray:
-        given = {"--jsonl": jsonl, "--shard": shard, "--min-confidence": min_confidence is not None}
-        refused = [name for name, value in (given | {"--long refuse": long == "refuse"}).items() if value]
-        if refused:
-            raise ConfigError(f"--ray does not support {', '.join(refused)}")
-        loading = {
-            "model": model,
-            "device": device,
-            "engine": engine,
-            "batch_tokens": batch_tokens,
-            "protect": (protect_pattern or []) if protect else False,
-            "prefix": prefix,
-            "glossary": Glossary.load(glossary) if glossary else None,
-        }
+    terms = Glossary.load(of_text.glossary) if of_text.glossary else None
+    loading = {
+        "device": of_engine.device,
+        "engine": of_engine.engine,
+        "batch_tokens": of_engine.batch_tokens,
+        "protect": of_text.protection,
+    }
+    if of_ray.ray:
         HOOKS["translate_with_ray"](
-            inputs, out, loading, options, from_, to, column=column, resume=resume, workers=workers, threads=threads
+            inputs,
+            out,
+            {**loading, "model": model, "prefix": of_lines.prefix, "glossary": terms},
+            options,
+            from_,
+            to,
+            column=of_lines.column,
+            resume=of_lines.resume,
+            workers=of_ray.workers,
+            threads=of_engine.threads,
         )
         return
     if out and documents:
         refuse_compression(out)
-        check_output(out, documents)
+        _check_output(out, documents)
     elif out:
-        require_line_output(out, rows=True, markup=format_ == "text")
-    part = shard_of(inputs, shard) if shard else None
+        require_line_output(out, rows=True, markup=of_documents.format == "text")
+    shard = shard_of(inputs, of_lines.shard) if of_lines.shard else None
     paths: list[Path | None] = [*model] if model else [None]
     folders = [find_model(path) for path in paths]
     for path, folder in zip(paths, folders, strict=True):
         if path and folder.parent.name == "checkpoints" and folder != path:
             log(f"{path} is not finished; using its newest checkpoint, {folder.name}")
     with announce("loading the model"):
+        from transduce.translation.commands.translate_lines import explain_lines, translate_lines
         from transduce.translation.translator import Translator
 
-        translator = Translator.load(
-            folders,
-            device=device,
-            engine=engine,
-            threads=threads,
-            batch_tokens=batch_tokens,
-            protect=(protect_pattern or []) if protect else False,
-            **options,
-        )
+        translator = Translator.load(folders, threads=of_engine.threads, **loading, **options)  # type: ignore[arg-type]
     to = target_language(translator.languages, inputs, from_, to)
-    confidence = confidence or min_confidence is not None
+    confidence = of_lines.confidence or of_lines.min_confidence is not None
     if confidence:
         translator.calibration(to)
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {translator.describe_engine()}")
-    terms = Glossary.load(glossary) if glossary else None
-    if explain:
-        explain_lines(translator, inputs, column, to=to, glossary=terms)
-        return
-    if documents:
-        translate_documents(translator, documents, out, to=to, source=from_, glossary=terms, retranslate=retranslate)
-        return
-    translate_lines(
-        translator,
-        inputs,
-        out,
-        shard=part,
-        column=column,
-        resume=resume,
-        jsonl=jsonl,
-        min_confidence=min_confidence,
-        to=to,
-        glossary=terms,
-        prefix=prefix,
-        long=long,
-        confidence=confidence,
-        asked=request(
-            folders,
-            to,
-            translator.config,
-            terms,
-            prefix=prefix,
-            column=column,
-            protection=translator.pipeline.protection and translator.pipeline.protection.patterns,
-            confidence=min_confidence,
-        ),
-    )
+    if of_lines.explain:
+        explain_lines(translator, inputs, of_lines.column, to=to, glossary=terms)
+    elif documents:
+        HOOKS["translate_documents"](
+            translator, documents, out, to=to, source=from_, glossary=terms, retranslate=of_documents.retranslate
+        )
+    else:
+        protection = translator.pipeline.protection
+        translate_lines(
+            translator,
+            inputs,
+            out,
+            shard=shard,
+            column=of_lines.column,
+            resume=of_lines.resume,
+            jsonl=of_lines.jsonl,
+            min_confidence=of_lines.min_confidence,
+            to=to,
+            glossary=terms,
+            prefix=of_lines.prefix,
+            long=of_lines.long,
+            confidence=confidence,
+            request=request(
+                folders,
+                to,
+                translator.config,
+                terms.terms if terms else None,
+                prefix=of_lines.prefix,
+                column=of_lines.column,
+                protection=protection and protection.patterns,
+                confidence=of_lines.min_confidence,
+            ),
+        )
+
+
+def _find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[Path, str]]:
+    """The documents among the inputs, each with the name of its format; either all inputs are documents or none.
+
+    Text files are not among them: they are read and written as a stream of lines.
+    """
+    if format_ not in (None, *DOCUMENT_SUFFIXES):
+        raise ConfigError(f"--format {format_} is not known; use one of {', '.join(DOCUMENT_SUFFIXES)}")
+    if format_ == TEXT:
+        return []
+    documents, others = [], []
+    for item in inputs:
+        if isinstance(item, Path) and not format_:
+            _require_known_format(item)
+        name = format_ or (document_format(uncompressed(item)) if isinstance(item, Path) else None)
+        if isinstance(item, Path) and name not in (None, TEXT):
+            assert name
+            documents.append((item, name))
+        else:
+            others.append(str(item) if isinstance(item, Path) else f"{item:.60}")
+    if documents and others:
+        raise ConfigError(f"{others[0]} is text, {documents[0][0]} is a document; translate them separately")
+    return documents
+
+
+def _require_known_format(path: Path) -> None:
+    """Raise an error if the name of a file tells a format that is not translated."""
+    suffix = uncompressed(path).suffix.lower()
+    if suffix in TSV.suffixes:
+        raise ConfigError(
+            f"{path}: the columns of a {suffix} file are not told apart; give the column to translate as text, e.g. "
+            f"cut -f1 {path} | transduce translate, or --format text to translate every line with all its columns"
+        )
+    if suffix in BINARY_SUFFIXES | MARKUP_SUFFIXES:
+        raise ConfigError(
+            f"{path}: {suffix} files are not translated; convert it, e.g. to .docx, .html or .txt, or give "
+            "--format text to translate every line of it, markup included"
+        )
+
+
+def _check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
+    """Raise an error if the name of the output promises another format than that of the document, or has no folder."""
+    wanted, suffix = document_format(out), out.suffix.lower()
+    for path, name in documents:
+        if wanted not in (None, TEXT, name) or suffix in BINARY_SUFFIXES or has_rows(out) or suffix in TSV.suffixes:
+            ending = DOCUMENT_SUFFIXES[name][0]
+            raise ConfigError(
+                f"--out {out}: the translation of {path} has its format, {name}; end its name in {ending}"
+            )
+    require_folder_of(out)
+
+
+def target_language(
+    model: ModelLanguages, inputs: Sequence[Input], source: str | None, target: str | None
+) -> str | None:
+    """The target language of a request; without one, the names of files such as news.de may leave no choice.
+
+    Warns of files whose names tell a language that the model does not translate from.
+    """
+    named = {path: language_of_name(path) for path in inputs if isinstance(path, Path)}
+    told = {path: language for path, language in named.items() if language}
+    known = {known for known, _ in model.directions if base_language(known) in told.values()}
+    only = source or (known.pop() if len(known) == 1 and not target else None)
+    target = model.target(target or _default_target(model, only), only)
+    possible = [source_ for source_, other in model.directions if other == target]
+    for path, language in told.items():
+        if possible and not source and language not in map(base_language, possible):
+            log(f"warning: the name of {path} tells {language}, but the text is read as {' or '.join(possible)}")
+    return target
+
+
+def _default_target(model: ModelLanguages, source: str | None) -> str | None:
+    """The model's default target language, with a message, if it has one and the request leaves a choice."""
+    possible = [one for one in model.directions if source in (None, one[0])]
+    targets = list(dict.fromkeys(target for _, target in possible))
+    default = model.default_to
+    if default not in targets or len(targets) == 1:
+        return None
+    sources = " or ".join(one for one, target in possible if target == default)
+    log(f"translating {sources} to {default}; for another target language, use --to ({', '.join(targets)})")
+    return default

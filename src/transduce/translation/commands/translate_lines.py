@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines, rows_of
 from transduce.cli.messages import log
 from transduce.cli.outputs import Output, open_output
+from transduce.cli.progress import ProgressBar
 from transduce.errors import ConfigError
 from transduce.files.parquet import Row
 from transduce.files.rows import TARGET_COLUMN
-from transduce.translation.commands.translate_progress import Progress
 
 if TYPE_CHECKING:
     from transduce.translation.stages.glossary import Glossary
@@ -40,7 +40,7 @@ def translate_lines(
     prefix: str,
     long: "LongInput",
     confidence: bool,
-    asked: Mapping[str, str],
+    request: Mapping[str, str],
 ) -> None:
     """Translate each line of the inputs, or those of a shard, to `out` or to standard output."""
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
@@ -48,7 +48,7 @@ def translate_lines(
     with ExitStack() as stack:
         output = Output()
         if out:
-            output = stack.enter_context(open_output(out, inputs, resume=resume, records=jsonl, asked=asked))
+            output = stack.enter_context(open_output(out, inputs, resume=resume, records=jsonl, request=request))
         done = output.done
         if done is None:
             log(f"{out} is complete")
@@ -57,7 +57,7 @@ def translate_lines(
             log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
         hidden = typed or _is_text(inputs)
         progress = stack.enter_context(
-            Progress(lambda: count_lines(inputs) if shard is None else len(shard), done, hidden)
+            ProgressBar(lambda: count_lines(inputs) if shard is None else len(shard), done, hidden)
         )
         lines = rows_of(inputs, column)
         if typed:

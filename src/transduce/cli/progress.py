@@ -9,7 +9,7 @@ from typing import Any
 _EVERY_SECONDS = 0.5
 
 
-class Progress:
+class ProgressBar:
     """Counts lines or texts; in a terminal it shows their number, the throughput and the time left."""
 
     def __init__(self, total: Callable[[], int | None], done: int, hidden: bool, noun: str = "lines") -> None:
@@ -18,14 +18,13 @@ class Progress:
         self._shown = self._flushed = 0.0
         self._live: Any = None
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressBar":
         if not self._hidden:
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as Live
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.description}"))
-            self._live = Live(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+            self._live = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
             self._task = self._live.add_task("", total=self._total(), completed=self._done)
             self._live.start()
         self._first, self._began = self._done, time.monotonic()

@@ -1,0 +1,35 @@
+"""The formats of documents, by the endings of their file names; `documents/` has the readers.
+
+Every translation of a text needs the endings, and only that of a document needs a reader.
+"""
+
+from pathlib import Path
+
+TEXT = "text"
+
+DOCUMENT_SUFFIXES = {
+    "docx": (".docx",),
+    "html": (".html", ".htm", ".xhtml"),
+    "md": (".md", ".markdown", ".qmd", ".rmd"),
+    "odt": (".odt",),
+    "po": (".po", ".pot"),
+    "srt": (".srt",),
+    TEXT: (".txt",),
+    "tmx": (".tmx",),
+    "vtt": (".vtt",),
+    "xliff": (".xliff", ".xlf"),
+}
+"""The formats and the endings of their file names."""
+BINARY_SUFFIXES = {".doc", ".epub", ".ods", ".odp", ".pdf", ".ppt", ".pptx", ".rtf", ".xls", ".xlsx"}
+MARKUP_SUFFIXES = {
+    ".adoc", ".arb", ".asciidoc", ".ass", ".csv", ".eml", ".ftl", ".ini", ".ipynb", ".json", ".lrc", ".mdx", ".org",
+    ".plist", ".properties", ".resx", ".rst", ".sbv", ".ssa", ".strings", ".svg", ".tex", ".toml", ".ts", ".xcstrings",
+    ".xml", ".yaml", ".yml",
+}  # fmt: skip
+"""Formats that are not translated; as lines of text, their markup would be translated too."""
+
+
+def document_format(path: Path) -> str | None:
+    """The name of a file's format by its suffix; None if it is not a document."""
+    suffix = path.suffix.lower()
+    return next((name for name, suffixes in DOCUMENT_SUFFIXES.items() if suffix in suffixes), None)
