@@ -70,7 +70,7 @@ def fit(features: Values, chrf: Values) -> Calibration:
 
 
 def _report(calibration: Calibration, features: Values, chrf: Values) -> CalibrationReport:
-    confidence = np.array([calibration.confidence(own.tolist()) for own in features])
+    confidence = np.array([calibration.confidence(row.tolist()) for row in features])
     log_prob = features[:, FEATURES.index("log_prob")]
     return CalibrationReport(spearman(confidence, chrf), spearman(log_prob, chrf), decile_error(confidence, chrf))
 
@@ -78,7 +78,7 @@ def _report(calibration: Calibration, features: Values, chrf: Values) -> Calibra
 def decile_error(confidence: Values, chrf: Values) -> float:
     """The mean absolute difference of mean confidence and mean chrF / 100 in each decile of confidence."""
     deciles = np.array_split(np.argsort(confidence, kind="stable"), _DECILES)
-    return float(np.mean([abs(confidence[own].mean() - chrf[own].mean()) for own in deciles if len(own)]))
+    return float(np.mean([abs(confidence[decile].mean() - chrf[decile].mean()) for decile in deciles if len(decile)]))
 
 
 def spearman(a: Values, b: Values) -> float:
@@ -104,8 +104,8 @@ def _observations(translator: Translator, pairs: Sequence[tuple[str, str]], to: 
     evidence = iter(observe(translator.reader, translator.tokenizer, segments, results))
     texts, features = [], []
     for line in lines:
-        own = [next(outputs) for _ in line]
-        texts.append(translator.join_by_rank(line, own)[0].text)
-        weights = [len(best[0].tokens) + 1 for best in own]  # as when the segments of a text are joined
+        translations = [next(outputs) for _ in line]
+        texts.append(translator.join_by_rank(line, translations)[0].text)
+        weights = [len(best[0].tokens) + 1 for best in translations]  # as when the segments of a text are joined
         features.append(np.average([next(evidence)[0].features for _ in line], axis=0, weights=weights))
     return np.array(features), np.array(sentence_chrf(texts, references)) / 100

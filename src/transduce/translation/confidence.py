@@ -94,10 +94,14 @@ def observe(
     reader: OutputReader, tokenizer: AnyTokenizer, segments: Sequence[Segment], results: Sequence[Sequence[Hypothesis]]
 ) -> list[list[Evidence]]:
     """The evidence for each hypothesis of each segment, by one forward pass."""
-    pairs = [(segment.tokens, one.tokens) for segment, best in zip(segments, results, strict=True) for one in best]
+    pairs = [
+        (segment.tokens, hypothesis.tokens)
+        for segment, best in zip(segments, results, strict=True)
+        for hypothesis in best
+    ]
     statistics = iter(reader.token_statistics(pairs))
     return [
-        [_evidence(tokenizer, segment, one.tokens, next(statistics)) for one in best]
+        [_evidence(tokenizer, segment, hypothesis.tokens, next(statistics)) for hypothesis in best]
         for segment, best in zip(segments, results, strict=True)
     ]
 
@@ -112,11 +116,11 @@ def confidences(
     """The confidence of each hypothesis of each segment if there is a calibration for it, and that of its words."""
     observed = observe(reader, tokenizer, segments, results)
     for segment, calibration, evidence in zip(segments, calibrations, observed, strict=True):
-        for one in evidence:
+        for observed_output in evidence:
             if segment.is_untranslatable:
                 yield 1.0, [1.0] * len(segment.text.split())
             else:
-                yield calibration.confidence(one.features) if calibration else None, one.words
+                yield calibration.confidence(observed_output.features) if calibration else None, observed_output.words
 
 
 def _evidence(tokenizer: AnyTokenizer, segment: Segment, tokens: list[int], statistics: TokenStatistics) -> Evidence:

@@ -5,6 +5,20 @@ same stages in reverse. A stage is a class with `apply`, which changes the text,
 output; it is in a file of `stages/`. All texts are immutable (`Text`), and carry along where their characters come from
 and what their translation must contain.
 
+| stage     | before the search                             | after it                                             |
+|-----------|-----------------------------------------------|------------------------------------------------------|
+| tags      | takes pairs of tags and asterisks out         | puts them around the words that translate theirs     |
+| split     | makes segments: sentences, columns, marks     | joins their translations                             |
+| ellipsis  |                                               | "…" at the end, if the source has it                 |
+| protect   | finds what comes back unchanged               |                                                      |
+| glossary  | finds terms                                   |                                                      |
+| truecase  | ordinary capitals for CAPITALS and Titles     | capitals                                             |
+| slots     | symbols for what is protected                 | what they stand for                                  |
+| normalize | usual forms of rare characters, "UK" for U.K. |                                                      |
+| expand    | words for abbreviations                       |                                                      |
+| language  | the tag of the target language                |                                                      |
+| search    | runs the model; adds what the output lacks    |                                                      |
+
 Two places depart from a plain list of functions from a text to a text:
 
 - `Split` makes several texts of one. Stages before it get the line, those after it each segment on its own, because the
@@ -203,7 +217,7 @@ class Pipeline:
         if (text := self.tags.apply(Text.of(line.text), context)).marks:
             yield 0, self.tags.name, text.characters
         if len(segments) > 1:
-            yield from ((number, self.split.name, one.text) for number, one in enumerate(segments, start=1))
+            yield from ((number, self.split.name, segment.text) for number, segment in enumerate(segments, start=1))
         outputs = []
         for number, (segment, (first, *_), (best, *_)) in enumerate(
             zip(segments, found, repaired, strict=True), start=1
@@ -272,7 +286,7 @@ class Pipeline:
     def _segment(
         self, original: Text, source: Text, tokens: list[int], prefix: Sequence[int], context: Context
     ) -> Segment:
-        required = [one.marked for one in source.required]
+        required = [required.marked for required in source.required]
         terms = (
             {token for ids in self.tokenizer.target.encode_all(required, marked=True) for token in ids}
             if required
@@ -285,11 +299,13 @@ def _shown(text: Text, before: Text) -> str:
     """The text after a stage for people; if only required text was found, with brackets around it."""
     if text.characters != before.characters:
         return _described(text.characters)
-    new = sorted((one for one in text.required if one not in before.required), key=lambda one: one.span)
+    new = sorted(
+        (required for required in text.required if required not in before.required), key=lambda required: required.span
+    )
     edits = []
-    for one in new:
-        source = text.characters[slice(*one.span)]
-        edits.append((*one.span, f"[{source}]" if source == one.text else f"[{source} = {one.text}]"))
+    for required in new:
+        source = text.characters[slice(*required.span)]
+        edits.append((*required.span, f"[{source}]" if source == required.text else f"[{source} = {required.text}]"))
     return text.edited(edits).characters
 
 

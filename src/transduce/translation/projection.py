@@ -146,8 +146,8 @@ class _Projection:
             placed[id(tag)] = self._placed(tag, source, words, parent, 1)
         taken: set[int] = set()
         for tag in tags:
-            one = placed.get(id(tag))
-            if one is None or not one.target:
+            with_words = placed.get(id(tag))
+            if with_words is None or not with_words.target:
                 boundary = siblings.outside(self._boundary(tag, parent))
                 place = self._boundary_place(tag, boundary, parent)
                 end = place
@@ -330,8 +330,8 @@ class WordAlignment:
         for index, links in enumerate(self.links):
             for word in links:
                 sources[word].append(index)
-        for own, span in equal:
-            source_words = overlapping(self.source, own)
+        for source, span in equal:
+            source_words = overlapping(self.source, source)
             for word in overlapping(self.target, span):
                 for index in sources[word]:
                     self.links[index].pop(word, None)
@@ -355,7 +355,7 @@ def _find_copied(tagged: TaggedText, translation: str) -> list[tuple[Span, Span]
         if waiting:
             shift = waiting.popleft() - start
             ends = [start, *inside, end] if inside else []
-            pieces += [((one, other), (one + shift, other + shift)) for one, other in pairwise(ends)]
+            pieces += [((edge, next_edge), (edge + shift, next_edge + shift)) for edge, next_edge in pairwise(ends)]
     return pieces
 
 

@@ -27,7 +27,10 @@ def read_records(path: Path) -> Iterator[Record]:
             record = json.loads(line or b"")
             json.dumps(record, ensure_ascii=False).encode()  # a ValueError for lone surrogates
             source, translations = record["source"], record["translations"]
-            fields = [(one["text"], float(one["log_prob"]), len(one["tokens"])) for one in translations]
+            fields = [
+                (candidate["text"], float(candidate["log_prob"]), len(candidate["tokens"]))
+                for candidate in translations
+            ]
         except (ValueError, TypeError, KeyError, RecursionError):
             fields = []
         if not all(math.isfinite(log_prob) for _, log_prob, _ in fields):
@@ -58,19 +61,21 @@ def rerank(
     _require_common_direction(models, reverse)
     remaining = iter(records)
     while window := list(islice(remaining, _WINDOW)):
-        translations = [one for record in window for one in record["translations"]]
+        translations = [candidate for record in window for candidate in record["translations"]]
         sources = [record["source"] for record in window for _ in record["translations"]]
-        outputs = [one["text"] for one in translations]
-        forward = [[one.per_token for one in model.score(sources, outputs, to=to)] for model in models]
+        outputs = [candidate["text"] for candidate in translations]
+        forward = [[candidate.per_token for candidate in model.score(sources, outputs, to=to)] for model in models]
         if not models:
-            forward = [[one["log_prob"] / (len(one["tokens"]) + 1) for one in translations]]
+            forward = [[candidate["log_prob"] / (len(candidate["tokens"]) + 1) for candidate in translations]]
         backward = (
-            [one.per_token for one in reverse.score(outputs, sources, to=source)] if reverse else [0.0] * len(outputs)
+            [candidate.per_token for candidate in reverse.score(outputs, sources, to=source)]
+            if reverse
+            else [0.0] * len(outputs)
         )
-        for one, *scores, channel in zip(translations, *forward, backward, strict=True):
-            one["score"] = sum(scores) / len(scores) + weight * channel
+        for candidate, *scores, channel in zip(translations, *forward, backward, strict=True):
+            candidate["score"] = sum(scores) / len(scores) + weight * channel
         for record in window:
-            record["translations"].sort(key=lambda one: -one["score"])
+            record["translations"].sort(key=lambda candidate: -candidate["score"])
             yield record
 
 
@@ -81,6 +86,8 @@ def _require_common_direction(models: Sequence[Translator], reverse: Translator 
     if reverse and reverse.directions:
         told.append([(target, source) for source, target in reverse.directions])
         messages.append(f"the reverse model translates {describe_directions(reverse.directions)}")
-    languages = [{(base_language(source), base_language(target)) for source, target in one} for one in told]
+    languages = [
+        {(base_language(source), base_language(target)) for source, target in directions} for directions in told
+    ]
     if languages and not set.intersection(*languages):
         raise ConfigError(f"the models do not score the same direction: {'; '.join(messages)}")

@@ -28,10 +28,12 @@ def score_pairs(
     """
     spans = [_shared_spans(*pair, protection) if protection else [] for pair in pairs]
     sources = [
-        tag_prefix(tag) + mask(source, [span for span, _ in own])
-        for (source, _), own, tag in zip(pairs, spans, tags, strict=True)
+        tag_prefix(tag) + mask(source, [span for span, _ in shared])
+        for (source, _), shared, tag in zip(pairs, spans, tags, strict=True)
     ]
-    targets = [_mask_target(target, [span for _, span in own]) for (_, target), own in zip(pairs, spans, strict=True)]
+    targets = [
+        _mask_target(target, [span for _, span in shared]) for (_, target), shared in zip(pairs, spans, strict=True)
+    ]
     encoded = list(
         zip(
             tokenizer.encode_all(sources, -1, marked=True),
@@ -47,11 +49,11 @@ def score_pairs(
                     "shorten it"
                 )
     written, scores = tokenizer.target, []
-    for (_, target), own, (_, tokens), log_probs in zip(
+    for (_, target), shared, (_, tokens), log_probs in zip(
         pairs, spans, encoded, reader.token_log_probs(encoded), strict=True
     ):
         ids = [*tokens, EOS]
-        slots = {written.symbol_ids[slot]: target[slice(*span)] for (_, span), slot in zip(own, SLOTS, strict=False)}
+        slots = {written.symbol_ids[slot]: target[slice(*span)] for (_, span), slot in zip(shared, SLOTS, strict=False)}
         pieces = [slots.get(token, piece) for token, piece in zip(ids, written.pieces(ids), strict=True)]
         scores.append(PairScore(sum(log_probs), pieces, log_probs))
     return scores

@@ -107,7 +107,7 @@ class Text:
 
     def spans(self, *kinds: str) -> list[Span]:
         """The places of required text of these kinds."""
-        return [one.span for one in self.required if one.kind in kinds]
+        return [required.span for required in self.required if required.kind in kinds]
 
     def place(self, origin: int) -> int:
         """The place in this text of a place in the line."""
@@ -141,8 +141,10 @@ class Text:
             return place + shifts[before]
 
         required = tuple(
-            replace(one, span=Span(moved(one.span.start, is_end=False), moved(one.span.end, is_end=True)))
-            for one in self.required
+            replace(
+                required, span=Span(moved(required.span.start, is_end=False), moved(required.span.end, is_end=True))
+            )
+            for required in self.required
         )
         characters = "".join([*pieces, self.characters[at:]])
         return replace(self, characters=characters, origin=[*origin, *self.origin[at:]], required=required)
@@ -179,7 +181,7 @@ class Segment(Job):
     @cached_property
     def slots(self) -> dict[str, Required]:
         """What each slot of the source stands for; the translation must contain every slot exactly once."""
-        return {one.slot: one for one in self.required if one.slot}
+        return {required.slot: required for required in self.required if required.slot}
 
     @cached_property
     def tagged(self) -> TaggedText | None:
@@ -194,8 +196,8 @@ class Segment(Job):
         if self.prefix or len(self.slots) < len(self.required):
             return False
         rest = self.text
-        for one in self.required:
-            rest = rest.replace(one.text, "", 1)
+        for required in self.required:
+            rest = rest.replace(required.text, "", 1)
         return not any(map(str.isalnum, rest))
 
 

@@ -87,9 +87,9 @@ def _join_word_confidences(text: str, parts: Sequence[Translation]) -> list[floa
         if part.word_confidences is None:
             return None
         start = text.index(part.text, end)
-        own = list(part.word_confidences)
-        if joined and own and not any(map(str.isspace, text[start - 1 : start + 1])):
-            joined[-1] *= own.pop(0)
-        joined += own
+        words = list(part.word_confidences)
+        if joined and words and not any(map(str.isspace, text[start - 1 : start + 1])):
+            joined[-1] *= words.pop(0)
+        joined += words
         end = start + len(part.text)
     return joined if parts else None

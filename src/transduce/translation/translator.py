@@ -133,7 +133,7 @@ class Translator:
         translation.
         """
         paths = [path] if path is None or isinstance(path, str | Path) else path
-        folders = [find_model(None if one is None else Path(one)) for one in paths]
+        folders = [find_model(None if path is None else Path(path)) for path in paths]
         model, tokenizer, facts = _load_models(folders, device)
         config = build(SearchConfig, facts.get("search", {}), str(folders[0])).with_options(options)
         return cls(
@@ -321,7 +321,7 @@ class Translator:
         results = self._repaired(segments, results, config)
         estimates: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
         if confidence:
-            calibrations = [self.calibration(one.target) if confidence is True else None for one in segments]
+            calibrations = [self.calibration(segment.target) if confidence is True else None for segment in segments]
             estimates = confidences(self.reader, self.tokenizer, segments, results, calibrations)
         found = decode(self.reader, self.tokenizer, segments, results, align=align)
         for segment, best, outputs in zip(segments, results, found, strict=True):
@@ -372,7 +372,7 @@ class Translator:
         if not segments:
             return Translations([Translation("", 0.0, 0.0, [])], segments)
         joined = (
-            join(self.pipeline.split.restore([one.text for one in rank], segments), segments, rank)
+            join(self.pipeline.split.restore([output.text for output in rank], segments), segments, rank)
             for rank in zip(*outputs, strict=False)
         )
         return Translations(joined, segments)

@@ -64,10 +64,10 @@ class Protection:
     def __init__(self, patterns: Sequence[str] = ()) -> None:
         require_list(patterns, "patterns of protected text")
         self.patterns = tuple(patterns)
-        self._own = None
+        self._user = None
         if patterns:
             try:
-                self._own = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+                self._user = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
             except re.error as error:
                 raise ConfigError(f"the pattern of protected text is not a regular expression: {error}") from None
 
@@ -76,10 +76,10 @@ class Protection:
 
         With `numbers`, formulas, sizes and numbers with separators or units are among them.
         """
-        own = [Span(*match.span()) for match in self._own.finditer(text) if match[0].strip()] if self._own else []
+        spans = [Span(*match.span()) for match in self._user.finditer(text) if match[0].strip()] if self._user else []
         if not _WORTH_SEARCHING.search(text):
-            return own
-        return merge(own, [_trimmed(text, *match.span()) for match in _kinds(numbers).finditer(text)])
+            return spans
+        return merge(spans, [_trimmed(text, *match.span()) for match in _kinds(numbers).finditer(text)])
 
     def integer_lists(self, text: str) -> list[Span]:
         """Lists of plain integers, in which a model would repeat or change some.

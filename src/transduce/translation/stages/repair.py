@@ -40,11 +40,11 @@ def missing(segment: Segment, marked: str) -> list[Required]:
     """What a marked output lacks: text that it does not contain as often as required, slots that are not there once."""
     needed: Counter[str] = Counter()
     result = []
-    for one in segment.required:
-        needed[one.marked] += 1
-        times = marked.count(one.marked) if one.slot else len(one.pattern.findall(marked))
-        if times < needed[one.marked] or (one.slot and times > 1):
-            result.append(one)
+    for required in segment.required:
+        needed[required.marked] += 1
+        times = marked.count(required.marked) if required.slot else len(required.pattern.findall(marked))
+        if times < needed[required.marked] or (required.slot and times > 1):
+            result.append(required)
     return result
 
 
@@ -98,7 +98,9 @@ class GapFinder:
         if stripped != list(outputs):
             lacking, weights = self.missing(stripped), self._weights(stripped, engine)
         return [
-            Gaps(segment, tokens, [self._gap(segment, one, tokens, weights_TS, replace_words) for one in lacks])
+            Gaps(
+                segment, tokens, [self._gap(segment, required, tokens, weights_TS, replace_words) for required in lacks]
+            )
             for (segment, tokens), lacks, weights_TS in zip(stripped, lacking, weights, strict=True)
         ]
 
@@ -107,40 +109,45 @@ class GapFinder:
     ) -> list[int]:
         """Of a slot that occurs more than once, only the occurrence with the highest attention is kept."""
         removed: set[int] = set()
-        for one in lacks:
-            if one.slot:
-                slot = self._target.symbol_ids[one.marked]
+        for required in lacks:
+            if required.slot:
+                slot = self._target.symbol_ids[required.marked]
                 indices = [index for index, token in enumerate(tokens) if token == slot]
                 if weights_TS is not None:
-                    weight_T = self._attention(segment, one, weights_TS)
+                    weight_T = self._attention(segment, required, weights_TS)
                     indices.sort(key=lambda index: -weight_T[index])
                 removed |= {*indices[1:]}
         return without(self._target, tokens, removed)
 
     def _gap(
-        self, segment: Segment, one: Required, tokens: Sequence[int], weights_TS: Attention | None, replace_words: bool
+        self,
+        segment: Segment,
+        required: Required,
+        tokens: Sequence[int],
+        weights_TS: Attention | None,
+        replace_words: bool,
     ) -> Gap:
-        if replace_words and one.is_term and weights_TS is not None:
-            words = self._translating_words(segment, one, tokens, weights_TS)
+        if replace_words and required.is_term and weights_TS is not None:
+            words = self._translating_words(segment, required, tokens, weights_TS)
             if words:
-                return Gap(words.start, words.stop, one)
-        place = self._place(segment, one, tokens, weights_TS)
-        return Gap(place, place, one)
+                return Gap(words.start, words.stop, required)
+        place = self._place(segment, required, tokens, weights_TS)
+        return Gap(place, place, required)
 
     def _translating_words(
-        self, segment: Segment, one: Required, tokens: Sequence[int], weights_TS: Attention
+        self, segment: Segment, required: Required, tokens: Sequence[int], weights_TS: Attention
     ) -> range | None:
         """The indices of adjacent output words that attend to a term most of all; None if there are none.
 
         Words that are required stay, and an output is not replaced as a whole unless the term is the whole text.
         """
-        source = self._source_tokens(segment, one)
+        source = self._source_tokens(segment, required)
         others = [n for n, token in enumerate(segment.tokens) if n not in source and token not in self._tags]
         shares = []
         for weights_S in weights_TS:
             in_term = sum(weights_S[source.start : source.stop])
             shares.append(in_term / (in_term + sum(weights_S[n] for n in others)))
-        needed = tuple(word.lower() for other in segment.required if other != one for word in other.marked.split())
+        needed = tuple(word.lower() for other in segment.required if other != required for word in other.marked.split())
         runs: list[tuple[float, range]] = []
         words = self._words(tokens)
         for word, text in words:
@@ -168,12 +175,12 @@ class GapFinder:
         texts = ["".join(pieces[word.start : word.stop]).replace(SPACE_MARK, "") for word in words]
         return [(word, text) for word, text in zip(words, texts, strict=True) if any(map(str.isalnum, text))]
 
-    def _place(self, segment: Segment, one: Required, tokens: Sequence[int], weights_TS: Attention | None) -> int:
+    def _place(self, segment: Segment, required: Required, tokens: Sequence[int], weights_TS: Attention | None) -> int:
         """The index of the output token that is to follow the text: not inside a word, and not in the prefix."""
         if weights_TS is None:  # the model has no cross-attention
-            place = round(len(tokens) * self._source_tokens(segment, one).start / max(len(segment.tokens), 1))
+            place = round(len(tokens) * self._source_tokens(segment, required).start / max(len(segment.tokens), 1))
         else:
-            weight_T = self._attention(segment, one, weights_TS)
+            weight_T = self._attention(segment, required, weights_TS)
             place = max(range(len(tokens) + 1), key=weight_T.__getitem__)
         first = len(segment.prefix)
         pieces = self._target.pieces(tokens)
@@ -184,17 +191,17 @@ class GapFinder:
             place += 1
         return min(place, len(tokens))
 
-    def _source_tokens(self, segment: Segment, one: Required) -> range:
+    def _source_tokens(self, segment: Segment, required: Required) -> range:
         """The indices of the source tokens of a required text, with the space before it."""
-        start = len(segment.source.characters[: one.span.start].rstrip())
+        start = len(segment.source.characters[: required.span.start].rstrip())
         spans = token_spans(self._source, segment)
         first = next((n for n, (begin, end) in enumerate(spans) if max(begin, end - 1) >= start), len(spans))
-        last = next((n for n, (begin, _) in enumerate(spans) if begin >= one.span.end), len(spans))
+        last = next((n for n, (begin, _) in enumerate(spans) if begin >= required.span.end), len(spans))
         return range(first, max(first, last))
 
-    def _attention(self, segment: Segment, one: Required, weights_TS: Attention) -> list[float]:
+    def _attention(self, segment: Segment, required: Required, weights_TS: Attention) -> list[float]:
         """The attention of each output token to the first two source tokens of the text, a slot and its space."""
-        index = min(self._source_tokens(segment, one).start, len(weights_TS[0]) - 1)
+        index = min(self._source_tokens(segment, required).start, len(weights_TS[0]) - 1)
         return [sum(weights_S[index : index + 2]) for weights_S in weights_TS]
 
     def _weights(self, outputs: Outputs, engine: Engine) -> Sequence[Attention | None]:
@@ -236,7 +243,10 @@ class Repairer:
     ) -> list[list[Hypothesis]]:
         """The results; hypotheses without what their segment requires are replaced or changed, and keep their rank."""
         repaired = [
-            [one if self._slots.isdisjoint(one.tokens) else self._with_own_slots(segment, one) for one in best]
+            [
+                hypothesis if self._slots.isdisjoint(hypothesis.tokens) else self._with_own_slots(segment, hypothesis)
+                for hypothesis in best
+            ]
             for segment, best in zip(segments, results, strict=True)
         ]
         every = [(i, rank) for i, best in enumerate(repaired) for rank in range(len(best))]
@@ -262,16 +272,18 @@ class Repairer:
                 del gaps[i, 0]
         changed = {(i, rank): self._copy(segments[i]) for i, rank in copied}
         changed |= dict(zip(gaps, self._filled([*gaps.values()], engine), strict=True))
-        for (i, rank), one in zip(changed, self._scored(segments, changed, config, engine), strict=True):
+        for (i, rank), hypothesis in zip(changed, self._scored(segments, changed, config, engine), strict=True):
             rival = retried.get(i) if rank == 0 else None
-            repaired[i][rank] = rival if rival and rival.score > one.score else one
+            repaired[i][rank] = rival if rival and rival.score > hypothesis.score else hypothesis
         return repaired
 
-    def _with_own_slots(self, segment: Segment, one: Hypothesis) -> Hypothesis:
+    def _with_own_slots(self, segment: Segment, hypothesis: Hypothesis) -> Hypothesis:
         """Without the slots of other segments."""
         present = {self._target.symbol_ids[slot] for slot in segment.slots}
-        stray = {index for index, token in enumerate(one.tokens) if token in self._slots and token not in present}
-        return replace(one, tokens=without(self._target, one.tokens, stray)) if stray else one
+        stray = {
+            index for index, token in enumerate(hypothesis.tokens) if token in self._slots and token not in present
+        }
+        return replace(hypothesis, tokens=without(self._target, hypothesis.tokens, stray)) if stray else hypothesis
 
     def _copy(self, segment: Segment) -> list[int]:
         """The source as an output: without the tag of a language."""
@@ -288,7 +300,7 @@ class Repairer:
         # The prefix decides most of the output: a narrower beam finds nearly the same rest in less time.
         narrow = replace(config, nbest=1, beam=(config.beam + 1) // 2)
         for rounds_left in reversed(range(_ROUNDS)):
-            retries = {n: retry for n, own in current.items() if (retry := self._retry(own))}
+            retries = {n: retry for n, output_gaps in current.items() if (retry := self._retry(output_gaps))}
             searched = {
                 n: self._with_own_slots(retry, results[0])
                 for (n, retry), results in zip(
@@ -299,14 +311,14 @@ class Repairer:
             outputs = [(gaps[n].segment, new.tokens) for n, new in searched.items()]
             lacking = {n: bool(lacks) for n, lacks in zip(searched, self._finder.missing(outputs), strict=True)}
             found = [
-                searched[n] if lacking.get(n) is False and self._is_sound(gaps[n], searched[n]) else one
-                for n, one in enumerate(found)
+                searched[n] if lacking.get(n) is False and self._is_sound(gaps[n], searched[n]) else previous
+                for n, previous in enumerate(found)
             ]
             again = [(n, output) for n, output in zip(searched, outputs, strict=True) if lacking[n]]
             if not (rounds_left and again):
                 break
             current = dict(
-                zip((n for n, _ in again), self._finder.gaps([one for _, one in again], engine), strict=True)
+                zip((n for n, _ in again), self._finder.gaps([output for _, output in again], engine), strict=True)
             )
         return found
 
@@ -316,7 +328,7 @@ class Repairer:
         The search may continue a forced term in these ways.
         """
         (marked,) = self._target.decode_all([output.tokens], marked=True)
-        is_longer = any(one.longer_word.search(marked) for one in gaps.segment.required if one.is_term)
+        is_longer = any(required.longer_word.search(marked) for required in gaps.segment.required if required.is_term)
         return not is_longer and not gaps.remain_in(output.tokens)
 
     def _retry(self, gaps: Gaps) -> Segment | None:
@@ -331,10 +343,14 @@ class Repairer:
         results: list[list[int]] = [[] for _ in gaps]
         current = dict(enumerate(gaps))
         for passes_left in reversed(range(_PASSES)):
-            for n, own in current.items():
-                tokens, end = own.tokens, len(own.tokens)
-                for gap in sorted(own.places, key=lambda gap: gap.start, reverse=True):
-                    tokens = [*tokens[: gap.start], *self._encoded(gap, own.tokens), *tokens[min(gap.end, end) :]]
+            for n, output_gaps in current.items():
+                tokens, end = output_gaps.tokens, len(output_gaps.tokens)
+                for gap in sorted(output_gaps.places, key=lambda gap: gap.start, reverse=True):
+                    tokens = [
+                        *tokens[: gap.start],
+                        *self._encoded(gap, output_gaps.tokens),
+                        *tokens[min(gap.end, end) :],
+                    ]
                     end = gap.start
                 results[n] = tokens
             outputs = [(gaps[n].segment, results[n]) for n in current]
@@ -367,5 +383,5 @@ class Repairer:
         return [best for (best,) in search_all(engine, jobs, forced)]
 
 
-def _per_token(one: Hypothesis) -> float:
-    return one.log_prob / (len(one.tokens) + 1)
+def _per_token(hypothesis: Hypothesis) -> float:
+    return hypothesis.log_prob / (len(hypothesis.tokens) + 1)

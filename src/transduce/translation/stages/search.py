@@ -99,17 +99,19 @@ def decode(
     align: bool,
 ) -> Iterator[list[Found]]:
     """The hypotheses of each segment as marked texts; those of segments with tags, or with `align` all, are aligned."""
-    hypotheses = [(segment, one) for segment, best in zip(segments, results, strict=True) for one in best]
-    to_align = [(segment.tokens, one.tokens) for segment, one in hypotheses if align or segment.original.marks]
+    hypotheses = [(segment, hypothesis) for segment, best in zip(segments, results, strict=True) for hypothesis in best]
+    to_align = [
+        (segment.tokens, hypothesis.tokens) for segment, hypothesis in hypotheses if align or segment.original.marks
+    ]
     alignments = _alignments(reader, to_align)
-    outputs = [one.tokens for _, one in hypotheses]
+    outputs = [hypothesis.tokens for _, hypothesis in hypotheses]
     texts = iter(tokenizer.target.decode_all(outputs, threads=-1, marked=True) if outputs else [])
     for segment, best in zip(segments, results, strict=True):
         found = []
-        for one in best:
-            output = Found(next(texts), pieces(tokenizer.target, segment, one.tokens))
+        for hypothesis in best:
+            output = Found(next(texts), pieces(tokenizer.target, segment, hypothesis.tokens))
             if align or segment.original.marks:
-                alignment = _with_slots_aligned(next(alignments), tokenizer, segment, one)
+                alignment = _with_slots_aligned(next(alignments), tokenizer, segment, hypothesis)
                 output = replace(output, source_spans=line_spans(tokenizer, segment), alignment=alignment)
             found.append(output)
         yield found
@@ -117,7 +119,7 @@ def decode(
 
 def pieces(tokenizer: AnyTokenizer, segment: Segment, tokens: Sequence[int]) -> list[str]:
     """The pieces of source or output tokens of a segment; a slot is the text that it stands for."""
-    originals = {tokenizer.symbol_ids[slot]: one.text for slot, one in segment.slots.items()}
+    originals = {tokenizer.symbol_ids[slot]: required.text for slot, required in segment.slots.items()}
     found = tokenizer.pieces(tokens)
     if originals:
         return [originals.get(token, piece) for token, piece in zip(tokens, found, strict=True)]

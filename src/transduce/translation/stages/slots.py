@@ -28,25 +28,25 @@ class Slots(Stage):
 
     def apply(self, text: Text, context: Context) -> Text:
         """The marked text, with numbers and codes that the model copies among what is required."""
-        characters, terms = text.characters, [one for one in text.required if one.is_term]
-        taken = [one.span for one in terms]
-        protected = [one for one in text.required if not one.is_term]
+        characters, terms = text.characters, [required for required in text.required if required.is_term]
+        taken = [required.span for required in terms]
+        protected = [required for required in text.required if not required.is_term]
         if terms:  # a term may contain a protected span
-            free = {*merge(taken, [one.span for one in protected])} - {*taken}
-            protected = [one for one in protected if one.span in free]
+            free = {*merge(taken, [required.span for required in protected])} - {*taken}
+            protected = [required for required in protected if required.span in free]
         if not protected and not terms and not _MAY_BE_COPIED.search(characters) and escape(characters) == characters:
             return text
-        in_slots = [replace(one, slot=slot) for one, slot in zip(protected, self._slots, strict=False)]
+        in_slots = [replace(required, slot=slot) for required, slot in zip(protected, self._slots, strict=False)]
         protected = [*in_slots, *protected[len(in_slots) :]]
         checked = list[Required]()
         if self._slots and context.protection and _MAY_BE_COPIED.search(characters):
-            spans = merge(taken, [one.span for one in protected])
+            spans = merge(taken, [required.span for required in protected])
             copied = context.protection.copied(characters, spans)
             checked = [Required(characters[slice(*span)], span, "checked") for span in copied]
-        edits: list[Edit] = [(*one.span, one.slot) for one in in_slots]
+        edits: list[Edit] = [(*required.span, required.slot) for required in in_slots]
         if escape(characters) != characters:
             special = [Span(at, at + 1) for at, letter in enumerate(characters) if escape(letter) != letter]
-            slots = [one.span for one in in_slots]
+            slots = [required.span for required in in_slots]
             escaped = {*merge(slots, special)} - {*slots}
             edits = sorted([*edits, *((at, end, escape(characters[at:end])) for at, end in escaped)])
         return replace(text, required=(*protected, *checked, *terms)).edited(edits)
@@ -54,7 +54,7 @@ class Slots(Stage):
     @staticmethod
     def restore(output: Found, segment: Segment) -> Found:
         """The text of a marked output: slots are replaced by what they stand for, and unknown ones are left out."""
-        originals = {slot: one.text for slot, one in segment.slots.items()}
+        originals = {slot: required.text for slot, required in segment.slots.items()}
         marked = _with_nested_tags(
             output.text, {slot: text for slot, text in originals.items() if _TAG.fullmatch(text)}
         )

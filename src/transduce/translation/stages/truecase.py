@@ -57,7 +57,7 @@ def shape_of(text: str, kept: Sequence[Span] = ()) -> Shape | None:
     if joined == joined.upper() and joined != joined.lower():  # a word or two may be a name or an abbreviation
         return "capitals" if len(words) >= _CAPITAL_WORDS or _EXCLAMATION.search(text) else None
     small = [word for word in words if word[0] == word[0].lower() or word[1:] != word[1:].lower()]
-    is_title = len(words) >= _TITLE_WORDS and 4 * len(small) < len(words) and all(len(one) <= _SHORT for one in small)
+    is_title = len(words) >= _TITLE_WORDS and 4 * len(small) < len(words) and all(len(word) <= _SHORT for word in small)
     return "title" if is_title else None
 
 
@@ -85,7 +85,7 @@ def truecase(text: str, kept: Sequence[Span], encode: Callable[[str], list[int]]
 
 def in_capitals(text: str) -> str:
     """The text in capitals, of the same length: ß has the capital ẞ."""
-    return "".join("ẞ" if one == "ß" else large if len(large := one.upper()) == 1 else one for one in text)
+    return "".join("ẞ" if letter == "ß" else large if len(large := letter.upper()) == 1 else letter for letter in text)
 
 
 def _rarity(tokens: list[int]) -> tuple[int, int]:
