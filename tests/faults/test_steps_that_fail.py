@@ -17,7 +17,7 @@ from toy_run import TINY, make_toy_pairs, write_lines
 
 from transduce.data.batch import Batch
 from transduce.errors import RunError
-from transduce.training import task as task_module
+from transduce.models.model import Model
 from transduce.training.api import train
 from transduce.training.learner import Compute, Learner
 from transduce.training.steps import Steps
@@ -43,7 +43,7 @@ def assert_finite(run: Path) -> None:
 
 def inject(monkeypatch: pytest.MonkeyPatch, number: float, where: str, steps: set[int]) -> None:
     """Put this number into the loss, or into one gradient, of these steps, counted from 0."""
-    steps_so_far, plain_loss, update = count(), task_module.smoothed_cross_entropy, Learner.update
+    steps_so_far, plain_loss, update = count(), Model.cross_entropy, Learner.update
 
     def changed_loss(*arguments: Any) -> tuple[Tensor, Tensor]:
         loss, nll = plain_loss(*arguments)
@@ -55,7 +55,7 @@ def inject(monkeypatch: pytest.MonkeyPatch, number: float, where: str, steps: se
         return update(self, *arguments, **options)
 
     if where == "loss":
-        monkeypatch.setattr(task_module, "smoothed_cross_entropy", changed_loss)
+        monkeypatch.setattr(Model, "cross_entropy", staticmethod(changed_loss))
     else:
         monkeypatch.setattr(Learner, "update", changed_update)
 

@@ -25,12 +25,12 @@ TASKS: dict[str, tuple[list[str], dict[str, Any]]] = {
 DIE_IN_STEP_6 = """
 import os, signal
 from transduce.training.steps import Steps
-take = Steps.take
-def die(self, step, rate):
+gradients = Steps.gradients
+def die(self, step):
     if step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
-    return take(self, step, rate)
-Steps.take = die
+    return gradients(self, step)
+Steps.gradients = die
 """
 FIRST_BATCH_TOO_LARGE = """
 import torch

@@ -29,12 +29,12 @@ TABLE2 = ["paper", "table2", "--out", "out", *TEXT, *TINY]
 SIGTERM_IN_STEP_6 = """
 import os, signal
 from transduce.training.steps import Steps
-take = Steps.take
-def stop(self, step, rate):
+gradients = Steps.gradients
+def stop(self, step):
     if step == 5:
         os.kill(os.getpid(), signal.SIGTERM)
-    return take(self, step, rate)
-Steps.take = stop
+    return gradients(self, step)
+Steps.gradients = stop
 """
 
 ONLY_TRAIN = """

@@ -94,12 +94,12 @@ def test_a_refused_run_does_not_touch_a_folder_that_was_there(transduce: Any, tr
 def test_a_run_that_fails_after_a_measured_step_is_kept(transduce: Any, trained: Any, tmp_path: Path) -> None:
     failing = """
 import transduce.training.loop as loop
-take = loop.Steps.take
-def fail_later(self, step, rate):
+gradients = loop.Steps.gradients
+def fail_later(self, step):
     if step == 3:
         raise loop.RunError("this step fails")
-    return take(self, step, rate)
-loop.Steps.take = fail_later
+    return gradients(self, step)
+loop.Steps.gradients = fail_later
 """
     outcome = transduce(*trained.words, "--out", "run", cwd=tmp_path, before=failing)
     assert (outcome.code, outcome.err.splitlines()[-1]) == (2, "transduce: this step fails")
