@@ -72,7 +72,7 @@ def test_bad_text_leaves_no_folder(transduce: Any, tmp_path: Path, files: dict[s
     assert {path.name for path in tmp_path.iterdir()} == files.keys()
 
 
-@pytest.mark.parametrize(("module", "name"), [("loop", "new_model"), ("loop", "Milestones"), ("steps", "Loader")])
+@pytest.mark.parametrize(("module", "name"), [("resolve", "new_model"), ("loop", "Milestones"), ("steps", "Loader")])
 def test_too_little_memory_before_the_first_step_leaves_no_folder(
     transduce: Any, trained: Any, tmp_path: Path, module: str, name: str
 ) -> None:
