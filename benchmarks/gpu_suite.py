@@ -39,7 +39,7 @@ BENCHMARKS = {
     "train_gpu": ["base", "big", "--no-peers", "--rounds", "3", "--steps", "50"],
     "decode": ["gpu", "--no-peers", "--rounds", "5"],
 }
-SMOKE_TESTS = {"tests/unit/evaluation/test_brackets.py": 1}
+SMOKE_TESTS = {"tests/unit/parsing/test_brackets.py": 1}
 SMOKE_BENCHMARKS = {"decode": ["gpu", "--smoke", "--no-peers"]}
 AT_ONCE = 12
 TEST_SECONDS, ALL_SECONDS = 290, 470

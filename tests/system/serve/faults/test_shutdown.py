@@ -19,7 +19,8 @@ LARGE = [
 ]
 """Limits that allow a request with `LINES` lines and a beam of 16."""
 STEPS_WAIT_FOR = """
-import os, time
+import os, signal, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from transduce.serve.scheduler import Scheduler
 real = Scheduler._step
 def step(*arguments):
@@ -28,7 +29,7 @@ def step(*arguments):
     real(*arguments)
 Scheduler._step = step
 """
-"""Python code that stops the scheduler before its first step until a file exists."""
+"""Python code that stops the scheduler before its first step until a file exists; `nohup` would ignore SIGHUP."""
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
