@@ -24,12 +24,11 @@ from transduce.training.processes import (
 )
 from transduce.training.profile import StepProfile
 from transduce.training.recipe import Recipe
-from transduce.training.resolve import facts_of, resolve, scoring_of
+from transduce.training.resolve import facts_of, resolve
 from transduce.training.run_folder import RunFolder
 from transduce.training.schedule import Ending
 from transduce.training.sharded import gathered
 from transduce.training.steps import Steps, is_out_of_memory
-from transduce.training.validation import Validation
 
 _SUSPICIOUS, _SKIPPED_AT_MOST = 3, 10
 """Consecutive steps without finite gradients after which no checkpoint is written, and after which the run ends."""
@@ -88,10 +87,9 @@ def _train(
     profile: bool,
 ) -> Outcome:
     with stop.interrupting():
-        resolved = resolve(recipe, run, display, processes)
+        resolved = resolve(recipe, run, display, processes, stop)
         recipe, task, prepared, model = resolved.recipe, resolved.task, resolved.prepared, resolved.model
         config, plan, device = recipe.train, resolved.plan, model.device
-        validation = Validation(task, recipe.data, prepared, scoring_of(recipe), display.log, processes, stop)
         optimizer = make_optimizer(model, config)
         with processes.main_process_first():
             progress = run.resume(model, optimizer, prepared)
@@ -110,7 +108,7 @@ def _train(
         run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
     warn(recipe, processes.count, display.log)
     facts = facts_of(recipe, task, prepared)
-    milestones = Milestones(recipe, task, run, validation, facts, display, ending)
+    milestones = Milestones(recipe, task, run, resolved.validation, facts, display, ending)
     if processes.is_main:
         session = describe_session(device, processes.count, model.parameters_count, facts["data"])
         run.metrics.add("start", step=progress.step, **session)

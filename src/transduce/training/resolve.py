@@ -32,11 +32,12 @@ from transduce.training.measured import (
     largest_batch,
     product_times,
 )
-from transduce.training.processes import Processes
+from transduce.training.processes import Processes, StopRequest
 from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
 from transduce.training.start_from import find_start
 from transduce.training.task import Scoring, Task
+from transduce.training.validation import Validation
 
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
 
@@ -51,13 +52,16 @@ class ResolvedRecipe:
     model: Model
     variation: Variation
     plan: Plan
+    validation: Validation
 
     @property
     def tokenizer(self) -> AnyTokenizer:
         return self.prepared.tokenizer
 
 
-def resolve(recipe: Recipe, run: RunFolder, display: Display, processes: Processes) -> ResolvedRecipe:
+def resolve(
+    recipe: Recipe, run: RunFolder, display: Display, processes: Processes, stop: StopRequest
+) -> ResolvedRecipe:
     """Infer languages, prepare the text, make the model, and measure the batch size and the precision if they are auto.
 
     All processes call it together.
@@ -93,8 +97,9 @@ def resolve(recipe: Recipe, run: RunFolder, display: Display, processes: Process
     variation = Variation(prepared.tokenizer, config.bpe_dropout, recipe.augment, task.reader)
     growth, max_length = variation.growth(prepared.train), recipe.data.max_length
     plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
+    validation = Validation(task, recipe.data, prepared, _scoring_of(recipe), log, processes, stop)
     recipe = _with_precision(recipe, run, task, plan, variation, model, log, processes)
-    return ResolvedRecipe(recipe, task, prepared, model, variation, plan)
+    return ResolvedRecipe(recipe, task, prepared, model, variation, plan, validation)
 
 
 def require_text(recipe: Recipe) -> None:
@@ -201,7 +206,7 @@ def _with_precision(
     return replace(recipe, train=replace(config, precision="bfloat16" if half else "float32"))
 
 
-def scoring_of(recipe: Recipe) -> Scoring:
+def _scoring_of(recipe: Recipe) -> Scoring:
     """How the model is scored on the validation data."""
     config = recipe.train
     return Scoring(
@@ -216,7 +221,7 @@ def scoring_of(recipe: Recipe) -> Scoring:
 
 def _check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]], log: Callable[[str], None]) -> None:
     """Raise an error if the validation examples cannot be scored; log how they are scored and what is best."""
-    scoring, parts = scoring_of(recipe), [part for part in recipe.data.parts if part.valid]
+    scoring, parts = _scoring_of(recipe), [part for part in recipe.data.parts if part.valid]
     for language in dict.fromkeys(part.target or scoring.language for part in parts):
         if description := task.check_scoring(replace(scoring, language=language), examples):
             log(f"data: validation by {description}; the best checkpoint is selected by {recipe.train.criterion}")
