@@ -1,5 +1,5 @@
 #!/bin/sh
-# The last part of make.sh: sh recipes/bundled/improve.sh german|french|debates|train|finish|all
+# Trains the model of make.sh further: sh recipes/bundled/improve.sh german|french|debates|train|finish|all
 #
 # german    the student translates English and German sentences, for training in the opposite direction
 # french    OPUS-MT translates the same English sentences

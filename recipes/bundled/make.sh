@@ -1,9 +1,8 @@
 #!/bin/sh
 # Builds the bundled model, from text to 8-bit weights: sh recipes/bundled/make.sh
 #
-# data      data/{tatoeba,europarl,domains,newstest}: files of English TAB German or French at the paths in the recipes, and of collect.py;
-#           data/repositories: clones of the repositories in collect.py; data/opus-mt-en-fr: the weights of OPUS-MT (Hugging Face folder).
-#           Sentences of validation and test sets are left out
+# data      Europarl, Tatoeba and newstest at the paths in the recipes, English TAB German or French; sentences of
+#           validation and test sets are left out
 # hardware  one H200
 # result    runs/bundled, which is src/transduce/bundled/en-de-fr; its README.md states the scores
 set -e
@@ -14,7 +13,6 @@ mkdir -p $out
 for _ in 1 2 3 4 5; do cut -f 1,2 recipes/bundled/phrases.tsv; done > $out/phrases.en-de.tsv
 for _ in 1 2 3 4 5; do cut -f 1,3 recipes/bundled/phrases.tsv; done > $out/phrases.en-fr.tsv
 
-# A teacher of our own, and a student of its output: everyday sentences and debates.
 transduce train recipes/bundled/teacher.toml --out runs/bundled-teacher
 python recipes/bundled/sources.py $out/sources \
   --tsv $tatoeba/train.en-de.tsv.xz $tatoeba/train.en-fr.tsv.xz \
@@ -32,9 +30,9 @@ translate sources.de en distilled.de-en.en &
 translate sources.fr en distilled.fr-en.en &
 wait
 transduce train recipes/bundled/student.toml --out runs/bundled-student
-
-# More domains, the French of OPUS-MT, and back-translation for German.
-python recipes/bundled/collect.py data/repositories data/extra
-python recipes/bundled/prepare.py data
-transduce import data/opus-mt-en-fr --out data/opus/en-fr
-sh recipes/bundled/improve.sh all
+transduce shrink -m runs/bundled-student --out runs/bundled
+calibrate() { transduce calibrate -m runs/bundled --engine native "$@"; }
+calibrate --test $tatoeba/valid.en-de.tsv.xz --to de
+calibrate --test $tatoeba/valid.en-fr.tsv.xz --to fr
+calibrate --test $tatoeba/valid.en-de.tsv.xz --test $tatoeba/valid.en-fr.tsv.xz --to en --reverse
+python -c 'from pathlib import Path; from transduce.models.card import write_fact; write_fact(Path("runs/bundled"), "default_to", "de")'
