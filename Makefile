@@ -18,6 +18,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python docs/figures.py --check
+	$(BIN)/python docs/imports.py --check
 	$(BIN)/python .ci/audit.py
 
 docs: $(READY)          ## build the site into build/docs; warnings, such as broken links, are errors
@@ -28,8 +29,9 @@ faults: $(READY)        ## every fault as often as the docs promise: several hou
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -s --durations=20 tests/system/serve/faults
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 tests/system/test_ray.py tests/system/test_slurm.py
 
-figures: $(READY)       ## write the figures of the documentation from benchmarks/figures.json
+figures: $(READY)       ## write the figures of the documentation from benchmarks/figures.json, and the diagram of the imports
 	$(BIN)/python docs/figures.py
+	$(BIN)/python docs/imports.py
 
 format: $(READY)        ## format the code
 	$(BIN)/ruff check --fix .
