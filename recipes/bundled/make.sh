@@ -35,4 +35,4 @@ calibrate() { transduce calibrate -m runs/bundled --engine native "$@"; }
 calibrate --test $tatoeba/valid.en-de.tsv.xz --to de
 calibrate --test $tatoeba/valid.en-fr.tsv.xz --to fr
 calibrate --test $tatoeba/valid.en-de.tsv.xz --test $tatoeba/valid.en-fr.tsv.xz --to en --reverse
-python -c 'from pathlib import Path; from transduce.models.card import write_fact; write_fact(Path("runs/bundled"), "default_to", "de")'
+python -c 'from pathlib import Path; from transduce.models.folder import write_fact; write_fact(Path("runs/bundled"), "default_to", "de")'

@@ -10,7 +10,7 @@ from toy_run import make_toy_pairs, write_lines
 LONG = " ".join(["babo dego."] * 200)  # translated in parts
 KILL = """
 import os, signal
-from transduce.training.checkpoint import Progress
+from transduce.cli.progress import ProgressBar
 lines = 0
 def flush_due(self):
     global lines
@@ -18,7 +18,7 @@ def flush_due(self):
     if lines == 6:
         os.kill(os.getpid(), signal.SIGKILL)
     return True
-Progress.flush_due = flush_due
+ProgressBar.flush_due = flush_due
 """
 
 
