@@ -31,7 +31,7 @@ def refuse_compression(path: Path) -> None:
 
 def refuse_overwriting(out: Path, inputs: Iterable[Input]) -> None:
     """Raise an error if the file to write is one of those to read."""
-    paths = (one for one in inputs if isinstance(one, Path) and one != STANDARD_INPUT)
+    paths = (item for item in inputs if isinstance(item, Path) and item != STANDARD_INPUT)
     if out.exists() and any(path.exists() and out.samefile(path) for path in paths):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
 
@@ -141,7 +141,7 @@ def open_output(
 
     To resume, the lines of a file are continued. A table appears only when it is complete, so one that exists is.
     """
-    datasets = [isinstance(one, Path) and one.is_dir() for one in inputs]
+    datasets = [isinstance(item, Path) and item.is_dir() for item in inputs]
     if path.suffix.lower() not in TABLE_SUFFIXES and not (all(datasets) and not path.suffix):
         if path.is_dir():
             raise ConfigError(f"--out {path} is a folder; name a file")
@@ -164,10 +164,10 @@ def open_output(
 
 def _schema(inputs: Sequence[Input]) -> Any:
     """The columns of the tables that are read, with that of the translation; None if they are not all the same."""
-    if not all(isinstance(one, Path) and is_table(one) for one in inputs):
+    if not all(isinstance(item, Path) and is_table(item) for item in inputs):
         return None
-    first, *others = (schema_of(Path(one)) for one in inputs)
-    return with_text_column(first, TARGET_COLUMN) if all(one.equals(first) for one in others) else None
+    first, *others = (schema_of(Path(item)) for item in inputs)
+    return with_text_column(first, TARGET_COLUMN) if all(schema.equals(first) for schema in others) else None
 
 
 def _has_records(path: Path) -> bool:

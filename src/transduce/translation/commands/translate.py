@@ -402,11 +402,11 @@ def target_language(
 
 def _default_target(model: ModelLanguages, source: str | None) -> str | None:
     """The model's default target language, with a message, if it has one and the request leaves a choice."""
-    possible = [one for one in model.directions if source in (None, one[0])]
+    possible = [direction for direction in model.directions if source in (None, direction[0])]
     targets = list(dict.fromkeys(target for _, target in possible))
     default = model.default_to
     if default not in targets or len(targets) == 1:
         return None
-    sources = " or ".join(one for one, target in possible if target == default)
+    sources = " or ".join(source_ for source_, target in possible if target == default)
     log(f"translating {sources} to {default}; for another target language, use --to ({', '.join(targets)})")
     return default
