@@ -95,7 +95,7 @@ def line_output(path: Path, *, resume: bool, request: Mapping[str, str]) -> Iter
     record.remove()
 
 
-class Output:
+class LineOutput:
     """The output of `transduce translate`: lines of text on standard output, or in a file."""
 
     def __init__(self, file: TextIO | None = None, done: int | None = 0, *, as_rows: bool = False) -> None:
@@ -121,7 +121,7 @@ class Output:
         self._file.flush()
 
 
-class _TableOutput(Output):
+class _TableOutput(LineOutput):
     def __init__(self, add: Callable[[Row], None]) -> None:
         super().__init__(as_rows=True)
         self._add = add
@@ -136,7 +136,7 @@ class _TableOutput(Output):
 @contextmanager
 def open_output(
     path: Path, inputs: Sequence[Input], *, resume: bool, records: bool, request: Mapping[str, str]
-) -> Iterator[Output]:
+) -> Iterator[LineOutput]:
     """Open the file that translations are written to; `records` are lines that the caller writes.
 
     To resume, the lines of a file are continued. A table appears only when it is complete, so one that exists is.
@@ -149,12 +149,12 @@ def open_output(
             if done and _has_records(path) != records:
                 begun = "without --jsonl" if records else "with --jsonl"
                 raise ConfigError(f"{path} was begun {begun}; resume it the same way, or name another --out")
-            yield Output(file, done, as_rows=not records and format_suffix(path) in JSONL.suffixes)
+            yield LineOutput(file, done, as_rows=not records and format_suffix(path) in JSONL.suffixes)
         return
     if records:
         raise ConfigError(f"--jsonl writes lines, and {path} is a table; name a .jsonl file")
     if path.exists() and resume:
-        yield Output(done=None)
+        yield LineOutput(done=None)
         return
     if path.is_dir():
         raise ConfigError(f"{path} exists; name another folder")
