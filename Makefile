@@ -17,6 +17,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python .ci/structure.py
 	$(BIN)/python docs/figures.py --check
 	$(BIN)/python docs/imports.py --check
 	$(BIN)/python .ci/audit.py

@@ -7,7 +7,7 @@ from typing import Any
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
-from transduce.serve.metrics import Metrics
+from transduce.serve.metrics import ServerMetrics
 from transduce.serve.scheduler import ScheduledRequest, Scheduler
 from transduce.translation.translation import Translation
 
@@ -129,7 +129,7 @@ class Setup:
     """A scheduler with a scripted engine."""
 
     def __init__(self, queue: int = 8, steps: int = 3) -> None:
-        self.metrics = Metrics()
+        self.metrics = ServerMetrics()
         self.engine = ScriptedEngine(steps)
         self.translator: Any = ScriptedTranslator(self.engine)
         self.scheduler = Scheduler(queue, self.metrics)

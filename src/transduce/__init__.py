@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from transduce.version import __version__ as __version__
 
 __all__ = [
+    "AnyModel",
     "AnyTokenizer",
     "Calibration",
     "Classification",
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
     from transduce.language_model.generation import Generation, GenerationEvent, TextScore
     from transduce.language_model.generator import Generator
+    from transduce.models.any_model import AnyModel
     from transduce.models.model import Model
     from transduce.parsing.parser import Parser
     from transduce.parsing.trees import Tree
@@ -81,6 +83,7 @@ else:
         "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
         "transduce.language_model.generation": ["Generation", "GenerationEvent", "TextScore"],
         "transduce.language_model.generator": ["Generator"],
+        "transduce.models.any_model": ["AnyModel"],
         "transduce.models.model": ["Model"],
         "transduce.parsing.parser": ["Parser"],
         "transduce.parsing.trees": ["Tree"],

@@ -219,5 +219,5 @@ def as_set(value: Any) -> str:
     if isinstance(value, Mapping):
         return "a section"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(toml_value(one) if isinstance(one, str) else as_set(one) for one in value) + "]"
+        return "[" + ", ".join(toml_value(item) if isinstance(item, str) else as_set(item) for item in value) + "]"
     return toml_value(value) if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""`make check`: unsafe deserialization is rejected, the audit reports what it checked; lock file and SBOM."""
+"""`make check`: unsafe deserialization, import cycles and empty names are rejected; the audit; lock file and SBOM."""
 
 import json
 import re
@@ -55,6 +55,50 @@ def test_the_audit_reports_what_it_checked_and_passes_without_a_network(tmp_path
     assert run().returncode == 1
     assert "a 1: CVE-1" in run().stdout
     assert "1 of 2 packages looked up, 1 vulnerabilities" in run().stdout
+
+
+def _structure(*folder: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, ROOT / ".ci/structure.py", *folder], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_package_has_no_cycles_empty_names_or_long_functions() -> None:
+    assert _structure().stdout == ""
+    assert _structure().returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "finding"),
+    [
+        ({"a.py": "from fake import b", "b.py": "import fake.a"}, "import cycle fake.a -> fake.b -> fake.a"),
+        ({"a.py": "from .b import f", "b.py": "from .c import f", "c.py": "from .a import f"}, "import cycle fake."),
+        ({"a.py": "if True:\n    from fake.b import f", "b.py": "from fake.a import g"}, "a.py:2: import cycle fake.a"),
+        ({"a.py": "x = 1\n\none = 2"}, "a.py:3: variable one"),
+        ({"a.py": "def f(x, *, given=None): ..."}, "a.py:1: variable given"),
+        ({"a.py": "x = [some for some in []]"}, "a.py:1: variable some"),
+        ({"a.py": "for x, (own, _) in []: ..."}, "a.py:1: variable own"),
+        ({"a.py": "with open('x') as asked: ..."}, "a.py:1: variable asked"),
+        ({"a.py": "\ndef f():\n" + "    x = 1\n" * 100}, "a.py:2: function f has 101 lines"),
+    ],
+)
+def test_structure_reports_each_mistake_in_one_line(tmp_path: Path, files: dict[str, str], finding: str) -> None:
+    _write_package(tmp_path, files)
+    done = _structure(tmp_path / "fake")
+    assert finding in done.stdout
+    assert done.stdout.count("\n") == done.returncode == 1
+
+
+def test_structure_accepts_imports_that_do_not_run_when_a_module_is_loaded(tmp_path: Path) -> None:
+    later = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fake.a\ndef f():\n    import fake.a\n"
+    _write_package(tmp_path, {"a.py": "import fake.b\nfrom fake.c import x", "b.py": later, "c.py": "x = {'one': 1}"})
+    assert _structure(tmp_path / "fake").returncode == 0
+
+
+def _write_package(folder: Path, files: dict[str, str]) -> None:
+    (folder / "fake").mkdir()
+    for name, text in {"__init__.py": "", **files}.items():
+        (folder / "fake" / name).write_text(text)
 
 
 def test_the_lock_file_has_every_package_for_development_with_hashes() -> None:

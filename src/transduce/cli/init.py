@@ -58,10 +58,10 @@ def init(
     files |= {"valid_src": valid_src, "valid_tgt": valid_tgt, "valid": valid}
     if not (src or tgt or train or text) and sys.stdin.isatty():
         task, preset = _ask(task, preset, files)
-    given = given_settings(None, task, **{name: paths or () for name, paths in files.items()})
-    if not given.get("data", {}).get("train"):
+    settings = given_settings(None, task, **{name: paths or () for name, paths in files.items()})
+    if not settings.get("data", {}).get("train"):
         raise ConfigError("no training text: give --src and --tgt, --train or --text")
-    text_of_recipe, resolved = recipe_text(recipe, preset, style, apply_sets(given, set_ or []))
+    text_of_recipe, resolved = recipe_text(recipe, preset, style, apply_sets(settings, set_ or []))
     refuse_mistakes(resolved)
     require_text(resolved)
     require_examples(resolved)

@@ -31,25 +31,25 @@ def as_input(word: str, command: str = "translate") -> Input:
 
 def lines_of(inputs: Sequence[Input]) -> Iterator[str]:
     """Every line of every input, in order; of rows, their texts."""
-    for path in (one for one in inputs if isinstance(one, Path) and format_suffix(one) in TSV.suffixes):
+    for path in (item for item in inputs if isinstance(item, Path) and format_suffix(item) in TSV.suffixes):
         raise ConfigError(f"{path} has columns; give one of them as text, a text on each line (cut -f1)")
     return (text for text, _ in rows_of(inputs, None))
 
 
 def rows_of(inputs: Sequence[Input], column: str | None) -> Iterator[tuple[str, Row]]:
     """Every text of every input, in order, with its row."""
-    for one in inputs:
-        if isinstance(one, Path):
-            yield from read_source_rows(one, column)
+    for item in inputs:
+        if isinstance(item, Path):
+            yield from read_source_rows(item, column)
         else:
-            yield one, {SOURCE_COLUMNS[0]: one}
+            yield item, {SOURCE_COLUMNS[0]: item}
 
 
 def count_lines(inputs: Sequence[Input]) -> int | None:
     """The number of lines or rows of all inputs; None if one of them can be read only once."""
-    if any(isinstance(one, Path) and not (one.is_file() or one.is_dir()) for one in inputs):
+    if any(isinstance(item, Path) and not (item.is_file() or item.is_dir()) for item in inputs):
         return None
-    return sum(count_source_rows(one) if isinstance(one, Path) else 1 for one in inputs)
+    return sum(count_source_rows(item) if isinstance(item, Path) else 1 for item in inputs)
 
 
 def shard_of(inputs: Sequence[Input], shard: str) -> range:

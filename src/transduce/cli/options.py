@@ -196,8 +196,8 @@ def search_options(*names: str) -> Callable[[Callable[..., None]], Callable[...,
 
         parameters: list[inspect.Parameter] = []
         for parameter in inspect.signature(command).parameters.values():
-            own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-            parameters += added if parameter.name == "options" else own
+            unchanged = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+            parameters += added if parameter.name == "options" else unchanged
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
 

@@ -31,7 +31,7 @@ def refuse_compression(path: Path) -> None:
 
 def refuse_overwriting(out: Path, inputs: Iterable[Input]) -> None:
     """Raise an error if the file to write is one of those to read."""
-    paths = (one for one in inputs if isinstance(one, Path) and one != STANDARD_INPUT)
+    paths = (item for item in inputs if isinstance(item, Path) and item != STANDARD_INPUT)
     if out.exists() and any(path.exists() and out.samefile(path) for path in paths):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
 
@@ -95,7 +95,7 @@ def line_output(path: Path, *, resume: bool, request: Mapping[str, str]) -> Iter
     record.remove()
 
 
-class Output:
+class LineOutput:
     """The output of `transduce translate`: lines of text on standard output, or in a file."""
 
     def __init__(self, file: TextIO | None = None, done: int | None = 0, *, as_rows: bool = False) -> None:
@@ -121,7 +121,7 @@ class Output:
         self._file.flush()
 
 
-class _TableOutput(Output):
+class _TableOutput(LineOutput):
     def __init__(self, add: Callable[[Row], None]) -> None:
         super().__init__(as_rows=True)
         self._add = add
@@ -136,12 +136,12 @@ class _TableOutput(Output):
 @contextmanager
 def open_output(
     path: Path, inputs: Sequence[Input], *, resume: bool, records: bool, request: Mapping[str, str]
-) -> Iterator[Output]:
+) -> Iterator[LineOutput]:
     """Open the file that translations are written to; `records` are lines that the caller writes.
 
     To resume, the lines of a file are continued. A table appears only when it is complete, so one that exists is.
     """
-    datasets = [isinstance(one, Path) and one.is_dir() for one in inputs]
+    datasets = [isinstance(item, Path) and item.is_dir() for item in inputs]
     if path.suffix.lower() not in TABLE_SUFFIXES and not (all(datasets) and not path.suffix):
         if path.is_dir():
             raise ConfigError(f"--out {path} is a folder; name a file")
@@ -149,12 +149,12 @@ def open_output(
             if done and _has_records(path) != records:
                 begun = "without --jsonl" if records else "with --jsonl"
                 raise ConfigError(f"{path} was begun {begun}; resume it the same way, or name another --out")
-            yield Output(file, done, as_rows=not records and format_suffix(path) in JSONL.suffixes)
+            yield LineOutput(file, done, as_rows=not records and format_suffix(path) in JSONL.suffixes)
         return
     if records:
         raise ConfigError(f"--jsonl writes lines, and {path} is a table; name a .jsonl file")
     if path.exists() and resume:
-        yield Output(done=None)
+        yield LineOutput(done=None)
         return
     if path.is_dir():
         raise ConfigError(f"{path} exists; name another folder")
@@ -164,10 +164,10 @@ def open_output(
 
 def _schema(inputs: Sequence[Input]) -> Any:
     """The columns of the tables that are read, with that of the translation; None if they are not all the same."""
-    if not all(isinstance(one, Path) and is_table(one) for one in inputs):
+    if not all(isinstance(item, Path) and is_table(item) for item in inputs):
         return None
-    first, *others = (schema_of(Path(one)) for one in inputs)
-    return with_text_column(first, TARGET_COLUMN) if all(one.equals(first) for one in others) else None
+    first, *others = (schema_of(Path(item)) for item in inputs)
+    return with_text_column(first, TARGET_COLUMN) if all(schema.equals(first) for schema in others) else None
 
 
 def _has_records(path: Path) -> bool:

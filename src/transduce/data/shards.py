@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from transduce.disk import damaged_file, write_manifest
 from transduce.errors import DataError
-from transduce.files.documents import Piece
+from transduce.files.documents import DocumentPiece
 from transduce.files.pairs import Reservoir
 from transduce.tokenizers.any_tokenizer import load_tokenizer
 from transduce.tokenizers.tokenizer import EOS, encoding_units
@@ -180,7 +180,7 @@ def _times(repeats: Sequence[tuple[int, float]], pairs: int) -> Ints:
 class DocumentSample:
     """What is learned from one pass over the documents: a sample of lines, all characters, and the size."""
 
-    def __init__(self, pieces: Iterable[Piece], lines: int) -> None:
+    def __init__(self, pieces: Iterable[DocumentPiece], lines: int) -> None:
         sample = Reservoir[str](lines)
         self.alphabet: set[str] = set()
         """All characters that occur."""
@@ -194,7 +194,7 @@ class DocumentSample:
         self.lines = sample.kept
 
 
-def write_document_shards(folder: Path, worker: int, workers: int, pieces: Iterable[Piece]) -> int:
+def write_document_shards(folder: Path, worker: int, workers: int, pieces: Iterable[DocumentPiece]) -> int:
     """Write every `workers`-th shard, beginning with `worker`; returns the number of documents that end in them."""
     tokenizer = load_tokenizer(folder)
     documents = 0
@@ -238,8 +238,8 @@ def write_document_index(folder: Path, facts: dict[str, Any]) -> None:
     write_manifest(folder)
 
 
-def _shards(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    shard: list[Piece] = []
+def _shards(pieces: Iterable[DocumentPiece]) -> Iterator[list[DocumentPiece]]:
+    shard: list[DocumentPiece] = []
     characters = 0
     for piece in pieces:
         shard.append(piece)

@@ -56,7 +56,7 @@ class Variation:
         examples = shards.pairs(numbers)
         varied = self._varied(examples, seed=0)
         lengths = [
-            [sum(len(ids) + 1 for ids in stream) for stream in zip(*some, strict=True)] for some in (examples, varied)
+            [sum(len(ids) + 1 for ids in stream) for stream in zip(*group, strict=True)] for group in (examples, varied)
         ]
         return 1.03 * max(new / old for old, new in zip(*lengths, strict=True))
 
@@ -79,14 +79,14 @@ class Variation:
         changes = choose(len(examples), self.augment, seed) if self.augment.enabled else {}
         rows = range(len(examples)) if self.bpe_dropout else list(changes)
         ids = [np.asarray(ids).tolist() for row in rows for ids in examples[row]]
-        texts = iter(self._by_side(lambda own, some: own.decode_all(some, marked=True), ids))
+        texts = iter(self._by_side(lambda tokenizer, side: tokenizer.decode_all(side, marked=True), ids))
         pairs = [tuple(next(texts) for _ in examples[row]) for row in rows]
         pairs = [
             augment(pair, changes[row], seed + row) if row in changes else pair
             for row, pair in zip(rows, pairs, strict=True)
         ]
         flat = [text for pair in pairs for text in pair]
-        encoded = iter(self._by_side(lambda own, some: self._encoded(own, some, seed), flat))
+        encoded = iter(self._by_side(lambda tokenizer, side: self._encoded(tokenizer, side, seed), flat))
         result = list(examples)
         for row in rows:
             result[row] = self._respell(tuple(next(encoded) for _ in examples[row]))
@@ -103,8 +103,8 @@ class Variation:
         if self.tokenizer.target is self.tokenizer:
             return compute(self.tokenizer, items)
         source = self.tokenizer.source if isinstance(self.tokenizer, TokenizerPair) else self.tokenizer
-        sides = [compute(own, items[n::2]) for n, own in enumerate((source, self.tokenizer.target))]
-        return [one for pair in zip(*sides, strict=True) for one in pair]
+        sides = [compute(tokenizer, items[n::2]) for n, tokenizer in enumerate((source, self.tokenizer.target))]
+        return [result for pair in zip(*sides, strict=True) for result in pair]
 
     @cached_property
     def _respell(self) -> Callable[[Tokens], Tokens]:

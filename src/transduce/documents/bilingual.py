@@ -6,7 +6,7 @@ Units without a translation get one; everything else stays.
 from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml, text_document
 from transduce.documents.mixed import MixedText, Role, code_role
 from transduce.errors import DataError
-from transduce.files.xml_source import Element, Text, decode_xml, parse_xml
+from transduce.files.xml_source import Element, XmlText, decode_xml, parse_xml
 
 _XLIFF_UNITS = frozenset({"trans-unit", "segment"})
 _UNTRANSLATED = frozenset({"new", "needs-translation", "initial"})
@@ -85,7 +85,7 @@ def _is_translated(unit: Element, original: Element, target: Element) -> bool:
 
 
 def _white_space_before(parent: Element, child: Element) -> str:
-    texts = [node for node in parent.children if isinstance(node, Text)]
+    texts = [node for node in parent.children if isinstance(node, XmlText)]
     before = next((text for text in texts if text.end == child.start), None)
     return before.text if before and before.text and not before.text.strip() else ""
 

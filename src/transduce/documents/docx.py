@@ -17,7 +17,7 @@ from transduce.documents.document import Document, ReadOptions, Splicer, Unit, e
 from transduce.documents.mixed import TAG, SpacedText, outer_space
 from transduce.documents.package import Package, read_members
 from transduce.errors import DataError
-from transduce.files.xml_source import Element, Text, parse_xml
+from transduce.files.xml_source import Element, XmlText, parse_xml
 from transduce.translation.markup import TaggedTextBuilder
 from transduce.translation.projection import project
 
@@ -72,7 +72,7 @@ class _Container(NamedTuple):
 
     name: str
     opening: str
-    content: Sequence[Element | Text]
+    content: Sequence[Element | XmlText]
     closing: str
 
 
@@ -87,7 +87,7 @@ class _Kept(NamedTuple):
 class _Paragraph:
     """Makes the unit of a paragraph."""
 
-    def __init__(self, source: str, splicer: Splicer, content: Sequence[Element | Text]) -> None:
+    def __init__(self, source: str, splicer: Splicer, content: Sequence[Element | XmlText]) -> None:
         self._source, self._splicer, self._content = source, splicer, content
         run = next(_runs(content), None)
         self._prefix = source[run.start + 1 : run.inner_start].partition("r")[0] if run else ""
@@ -131,7 +131,7 @@ class _Paragraph:
         self._properties.add(source)
         return source
 
-    def _most_frequent(self, content: Sequence[Element | Text]) -> str:
+    def _most_frequent(self, content: Sequence[Element | XmlText]) -> str:
         """The properties that most characters of these runs have."""
         counts: Counter[str] = Counter()
         first: dict[str, str] = {}
@@ -143,7 +143,7 @@ class _Paragraph:
                 counts[key] += sum(len(child.text) for child in run.elements if child.name == "t")
         return first[max(counts, key=lambda key: counts[key])] if counts else ""
 
-    def _add_all(self, content: Sequence[Element | Text]) -> None:
+    def _add_all(self, content: Sequence[Element | XmlText]) -> None:
         for item in self._grouped(content):
             if isinstance(item, _Kept):
                 self._end_run()
@@ -153,12 +153,12 @@ class _Paragraph:
             else:
                 self._add_run(item)
 
-    def _grouped(self, content: Sequence[Element | Text]) -> Iterator[_Kept | _Container | Element]:
+    def _grouped(self, content: Sequence[Element | XmlText]) -> Iterator[_Kept | _Container | Element]:
         """Runs with text, containers, and everything else."""
         index = 0
         while index < len(content):
             child, end = content[index], index + 1
-            if isinstance(child, Text):
+            if isinstance(child, XmlText):
                 if child.text is None:
                     yield _Kept(self._source[child.start : child.end])
             elif child.name == "r" and _field_marks(child):
@@ -261,7 +261,7 @@ class _Paragraph:
         self._start_text()
 
 
-def _runs(content: Sequence[Element | Text]) -> Iterator[Element]:
+def _runs(content: Sequence[Element | XmlText]) -> Iterator[Element]:
     """The runs of a paragraph, including those in containers."""
     for child in content:
         if isinstance(child, Element):
@@ -271,7 +271,7 @@ def _runs(content: Sequence[Element | Text]) -> Iterator[Element]:
                 yield from _runs(child.children)
 
 
-def _text_of_runs(content: Sequence[Element | Text], name: str) -> str:
+def _text_of_runs(content: Sequence[Element | XmlText], name: str) -> str:
     """The text of the children of runs with this name."""
     runs = [run for run in content if isinstance(run, Element)]
     return "".join(child.text for run in runs for child in run.elements if child.name == name)
@@ -283,7 +283,7 @@ def _field_marks(run: Element) -> list[str]:
     return [value for mark in marks for key, value in mark.items() if key.endswith("fldCharType")]
 
 
-def _field(content: Sequence[Element | Text], start: int) -> tuple[int, int]:
+def _field(content: Sequence[Element | XmlText], start: int) -> tuple[int, int]:
     """The indices of the runs with the separator and the end of the field that starts here.
 
     Both are the start itself if the field has no separator or does not end among its siblings.

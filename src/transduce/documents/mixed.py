@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from transduce.documents.document import Splicer, escape_xml, has_words, tagged_text
 from transduce.documents.mnemonics import Label, read_label
-from transduce.files.xml_source import Element, Text
+from transduce.files.xml_source import Element, XmlText
 from transduce.translation.markup import TaggedText, TaggedTextBuilder, all_tags, paired_tags
 from transduce.translation.projection import project
 from transduce.translation.stages.protect import Protection
@@ -65,7 +65,7 @@ class MixedText:
         self,
         source: str,
         splicer: Splicer,
-        content: Sequence[Element | Text],
+        content: Sequence[Element | XmlText],
         role: Callable[[Element], Role],
         *,
         labels: bool = False,
@@ -84,9 +84,9 @@ class MixedText:
         waiting = iter(outputs)
         return "".join(piece if isinstance(piece, str) else piece.write(next(waiting)) for piece in self._pieces)
 
-    def _add_all(self, content: Sequence[Element | Text], outermost: bool) -> None:
+    def _add_all(self, content: Sequence[Element | XmlText], outermost: bool) -> None:
         for child in content:
-            if isinstance(child, Text):
+            if isinstance(child, XmlText):
                 if child.text is None:
                     self._add_empty(self._source[child.start : child.end])
                 else:

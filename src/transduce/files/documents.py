@@ -21,7 +21,7 @@ BAD_ROW, BLANK, OVERLONG_ROW = 'not a row with a text "text"', "without text", "
 _MAX_ROW_BYTES = 1 << 30
 
 
-class Piece(NamedTuple):
+class DocumentPiece(NamedTuple):
     """A part of a document, which ends at a line break unless a line is longer than a piece."""
 
     text: str
@@ -29,7 +29,7 @@ class Piece(NamedTuple):
     """Whether the document ends here."""
 
 
-def read_pieces(corpus: Corpus, report: ReadReport) -> Iterator[Piece]:
+def read_pieces(corpus: Corpus, report: ReadReport) -> Iterator[DocumentPiece]:
     """Yield the documents of a corpus in pieces; an unusable row is left out and counted in the report."""
     report.noun = "document"
     for files in corpus:
@@ -50,7 +50,7 @@ def read_documents(corpus: Corpus, report: ReadReport, *, reverse: bool = False)
             parts = []
 
 
-def _whole_file(name: str, report: ReadReport) -> Iterator[Piece]:
+def _whole_file(name: str, report: ReadReport) -> Iterator[DocumentPiece]:
     require_one_side(Path(name))
     held, blank = "", True  # a piece is held back until it is known whether another one follows
     for block in text_blocks(Path(name)):
@@ -58,16 +58,16 @@ def _whole_file(name: str, report: ReadReport) -> Iterator[Piece]:
         blank = blank and held.isspace() if held else blank
         while len(held) >= 2 * PIECE and not blank:
             cut = _piece_end(held, 0)
-            yield Piece(held[:cut], is_last=False)
+            yield DocumentPiece(held[:cut], is_last=False)
             held = held[cut:]
     if blank:
         report.note(BLANK, name, 1)
         return
     report.pairs += 1
-    yield Piece(held, is_last=True)
+    yield DocumentPiece(held, is_last=True)
 
 
-def _rows(name: str, report: ReadReport) -> Iterator[Piece]:
+def _rows(name: str, report: ReadReport) -> Iterator[DocumentPiece]:
     for number, text in row_texts(Path(name)):
         if isinstance(text, UnusableError):
             report.note(str(text), name, number)
@@ -104,13 +104,13 @@ def text_of_row(row: bytes | Mapping[str, Any] | None) -> str:
     return str(text)
 
 
-def _cut(text: str) -> Iterator[Piece]:
+def _cut(text: str) -> Iterator[DocumentPiece]:
     start = 0
     while len(text) - start >= 2 * PIECE:
         cut = _piece_end(text, start)
-        yield Piece(text[start:cut], is_last=False)
+        yield DocumentPiece(text[start:cut], is_last=False)
         start = cut
-    yield Piece(text[start:], is_last=True)
+    yield DocumentPiece(text[start:], is_last=True)
 
 
 def _piece_end(text: str, start: int) -> int:

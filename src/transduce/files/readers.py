@@ -7,7 +7,7 @@ from typing import Any
 
 from transduce.errors import DataError
 from transduce.features import Registry
-from transduce.files.documents import Piece, read_documents, read_pieces, read_texts
+from transduce.files.documents import DocumentPiece, read_documents, read_pieces, read_texts
 from transduce.files.pairs import Corpus, ReadReport, read_pairs
 
 Tokens = tuple[Sequence[int], ...]
@@ -30,7 +30,7 @@ class Reader:
     """Whether the first item of an example is an array of numbers, for example pixels, instead of a text."""
     labels: bool = False
     """Whether the last item of an example is the name of a class, whose stream is its number."""
-    pieces: Callable[..., Iterator[Piece]] | None = None
+    pieces: Callable[..., Iterator[DocumentPiece]] | None = None
     """If examples are documents, which may be long: `pieces(corpus, report)` yields them in pieces."""
     symbols: Callable[[Corpus], list[str]] = lambda _: []
     """The symbols that the vocabulary of a training corpus must have for this reader."""

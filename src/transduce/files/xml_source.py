@@ -23,7 +23,7 @@ _ATTRIBUTE = re.compile(r"""([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
 
 
 @dataclass
-class Text:
+class XmlText:
     """Text with entities decoded, or (if `text` is None) a comment or a processing instruction."""
 
     start: int
@@ -44,7 +44,7 @@ class Element:
     inner_end: int = 0
     end: int = 0
     parent: "Element | None" = None
-    children: list["Element | Text"] = field(default_factory=list)
+    children: list["Element | XmlText"] = field(default_factory=list)
 
     @property
     def elements(self) -> list["Element"]:
@@ -64,7 +64,7 @@ class Element:
     @property
     def text(self) -> str:
         parts: list[str] = []
-        waiting: list[Element | Text] = [self]
+        waiting: list[Element | XmlText] = [self]
         while waiting:
             item = waiting.pop()
             if isinstance(item, Element):
@@ -137,11 +137,11 @@ def _tree(source: str) -> Element:
     for token in _TOKEN.finditer(source):
         parent, namespaces = open_[-1]
         if token["text"] is not None:
-            parent.children.append(Text(token.start(), token.end(), html.unescape(token["text"])))
+            parent.children.append(XmlText(token.start(), token.end(), html.unescape(token["text"])))
         elif token["cdata"] is not None:
-            parent.children.append(Text(token.start(), token.end(), token["cdata"]))
+            parent.children.append(XmlText(token.start(), token.end(), token["cdata"]))
         elif token["other"] is not None:
-            parent.children.append(Text(token.start(), token.end(), None))
+            parent.children.append(XmlText(token.start(), token.end(), None))
         elif token["closing"]:
             parent.inner_end, parent.end = token.start(), token.end()
             open_.pop()

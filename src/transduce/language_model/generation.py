@@ -125,7 +125,7 @@ class TextStream:
 
 
 @dataclass
-class Output:
+class Continuation:
     """An output that is being generated."""
 
     prompt: int
@@ -145,7 +145,7 @@ def visible(ids: list[int], left: int, context: int) -> list[int]:
     return ids[-max(1, context - min(left, context // 2)) :]
 
 
-def advance(output: Output, token: int, log_prob: float) -> GenerationEvent:
+def advance(output: Continuation, token: int, log_prob: float) -> GenerationEvent:
     """Add a token to an output."""
     reason: FinishReason | None = None
     if token == EOS:

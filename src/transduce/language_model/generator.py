@@ -15,9 +15,9 @@ from transduce.fast.choose import pick_decoder, pick_engine
 from transduce.files.texts import require_texts
 from transduce.language_model.generation import (
     Collected,
+    Continuation,
     Generation,
     GenerationEvent,
-    Output,
     TextScore,
     TextStream,
     advance,
@@ -173,7 +173,7 @@ class Generator:
         )
         groups = [
             [
-                Output(
+                Continuation(
                     prompt,
                     number,
                     [BOS, *self.tokenizer.encode_document(text)],
@@ -245,7 +245,7 @@ class Generator:
             texts.append(new + stream.finish())
         return texts
 
-    def _round(self, groups: list[list[Output]], choose: Any, config: SearchConfig) -> Iterator[GenerationEvent]:
+    def _round(self, groups: list[list[Continuation]], choose: Any, config: SearchConfig) -> Iterator[GenerationEvent]:
         """Generate until every output is finished or its context is full. The outputs of a group share their ids."""
         contexts = [visible(group[0].ids, group[0].left, self.context) for group in groups]
         rooms = [self.context - len(context) + 1 for context in contexts]

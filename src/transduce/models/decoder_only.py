@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transduce.data.batch import Batch, Stream
 from transduce.models.config import DecoderOnlyConfig as DecoderOnlyConfig
 from transduce.models.transformer import (
-    Output,
+    OutputProjection,
     Transformer,
     initialize,
     layer_config,
@@ -52,7 +52,7 @@ class DecoderOnly(Transformer):
         self.decoder = nn.ModuleList(EncoderLayer(layer, causal=True) for _ in range(config.layers))
         initialize(config, self.decoder, sublayers=2)
         self.decoder_norm = make_final_norm(config)
-        self.output = Output(config, vocab_size)
+        self.output = OutputProjection(config, vocab_size)
 
     def forward(self, batch: Batch) -> Tensor:
         """See `Model`: the hidden vectors of the stream `text`."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transduce.data.batch import Batch, Stream
 from transduce.models.config import EncoderDecoderConfig as EncoderDecoderConfig
 from transduce.models.transformer import (
-    Output,
+    OutputProjection,
     Transformer,
     initialize,
     layer_config,
@@ -69,7 +69,7 @@ class EncoderDecoder(Transformer):
         relative = config.positions == "relative"
         self.encoder_relative = RelativeBias(config.num_heads, causal=False) if relative else None
         self.decoder_relative = RelativeBias(config.num_heads, causal=True) if relative else None
-        self.output = Output(config, vocab_size)
+        self.output = OutputProjection(config, vocab_size)
 
     def forward(self, batch: Batch) -> Tensor:
         """See `Model`: the decoder's output for the stream `tgt`, given the stream `src`."""

@@ -16,7 +16,7 @@ from transduce.data.batch import Batch
 from transduce.models.config import TransformerConfig
 from transduce.models.model import Model
 from transduce.models.transformer import (
-    Output,
+    OutputProjection,
     initialize,
     layer_config,
     make_embedding,
@@ -135,7 +135,7 @@ class EncoderOnly(Model):
             self.head = ClassHead(config)
         else:
             self.head = MaskedHead(config) if config.masked_head else nn.Identity()
-        self.output = None if config.classes else Output(config, vocab_size)
+        self.output = None if config.classes else OutputProjection(config, vocab_size)
 
     def forward(self, batch: Batch) -> Tensor:
         """See `Model`: a vector for each masked token or, in a classifier, for each text or image."""

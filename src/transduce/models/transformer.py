@@ -81,7 +81,7 @@ def make_model_norm(config: TransformerConfig) -> nn.Module:
     return make_norm(config.norm_type, config.d_model, config.norm_epsilon)
 
 
-class Output(nn.Module):
+class OutputProjection(nn.Module):
     """The output projection, as far as it is not the embeddings (`tie_output`), and the bias of the logits."""
 
     def __init__(self, config: TransformerConfig, vocab_size: int) -> None:
@@ -101,7 +101,7 @@ class Transformer(Model):
 
     embedding: Embedding
     rotary: Rotary | None
-    output: Output
+    output: OutputProjection
 
     @property
     def output_weight_VD(self) -> Tensor:

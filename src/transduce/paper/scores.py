@@ -14,7 +14,7 @@ from torch import Tensor
 from transduce.nn.kinds import Score
 from transduce.paper.counting import allocated_bytes, describe_machine, exponent, seconds_of
 from transduce.paper.section import Chart, Claim, Results, Section, Table
-from transduce.paper.training import EVALUATION, Corpus, Row, peak_rate, step_budget, train_rows
+from transduce.paper.training import EVALUATION, Corpus, TableRow, peak_rate, step_budget, train_rows
 from transduce.predecessors.attention_variants import scores
 from transduce.training.loop import Outcome
 
@@ -149,7 +149,7 @@ def train_scores(corpus: Corpus, steps: int, sets: Sequence[str], out: Path) -> 
     for width in TRAINED_WIDTHS:
         for score in _TRAINED_SCORES:
             varied = {"model.attention": score, "model.d_k": width}
-            rows.append(Row(f"{score}-{width}", _PRESET, {**varied, **training}, varied))
+            rows.append(TableRow(f"{score}-{width}", _PRESET, {**varied, **training}, varied))
     return train_rows("scores", rows, corpus, sets, out)
 
 

@@ -17,7 +17,7 @@ from transduce.nn.loss import smoothed_cross_entropy
 from transduce.paper.counting import count_flops
 from transduce.paper.section import Claim, Results, Section, Table
 from transduce.paper.table3 import BIG
-from transduce.paper.training import EVALUATION, Corpus, Row, peak_rate, step_budget, train_rows
+from transduce.paper.training import EVALUATION, Corpus, TableRow, peak_rate, step_budget, train_rows
 from transduce.tokenizers.tokenizer import BOS
 from transduce.training.loop import Outcome
 
@@ -112,7 +112,7 @@ def train_table2(
         width = settings.get("model.d_model", 1024 if model == "big" else 512)
         schedule = {"train.learning_rate": peak_rate(width), "train.warmup": _WARMUP[model]}
         all_settings = {**settings, **schedule, **limit, **EVALUATION}
-        rows.append(Row(f"{pair}-{budget}-{model}", preset, all_settings, {"model.architecture", "train.minutes"}))
+        rows.append(TableRow(f"{pair}-{budget}-{model}", preset, all_settings, {"model.architecture", "train.minutes"}))
     return train_rows("table2", rows, corpus, sets, out)
 
 

@@ -11,11 +11,11 @@ import torch
 from transduce.errors import ConfigError
 from transduce.models.registry import build_config, create_model
 from transduce.paper.section import Claim, Results, Section, Table, Verdict
-from transduce.paper.training import EVALUATION, Corpus, Row, peak_rate, step_budget, train_rows
+from transduce.paper.training import EVALUATION, Corpus, TableRow, peak_rate, step_budget, train_rows
 from transduce.training.loop import Outcome
 
 
-class Variation(NamedTuple):
+class ModelVariation(NamedTuple):
     """One variation of the base model: its settings, and what the paper prints for newstest2013."""
 
     name: str
@@ -41,26 +41,26 @@ BIG: dict[str, object] = {
     "model.d_model": 1024, "model.d_ff": 4096, "model.num_heads": 16, "model.dropout": 0.3,
 }  # fmt: skip
 VARIATIONS = (
-    Variation("base", {}, "base", 4.92, 25.8, 65),
-    Variation("A1", _heads(1, 512), "h = 1, d_k = d_v = 512", 5.29, 24.9, None),
-    Variation("A2", _heads(4, 128), "h = 4, d_k = d_v = 128", 5.00, 25.5, None),
-    Variation("A3", _heads(16, 32), "h = 16, d_k = d_v = 32", 4.91, 25.8, None),
-    Variation("A4", _heads(32, 16), "h = 32, d_k = d_v = 16", 5.01, 25.4, None),
-    Variation("B1", {"model.d_k": 16}, "d_k = 16", 5.16, 25.1, 58),
-    Variation("B2", {"model.d_k": 32}, "d_k = 32", 5.01, 25.4, 60),
-    Variation("C1", _layers(2), "N = 2", 6.11, 23.7, 36),
-    Variation("C2", _layers(4), "N = 4", 5.19, 25.3, 50),
-    Variation("C3", _layers(8), "N = 8", 4.88, 25.5, 80),
-    Variation("C4", {"model.d_model": 256, **_heads(8, 32)}, "d_model = 256, d_k = d_v = 32", 5.75, 24.5, 28),
-    Variation("C5", {"model.d_model": 1024, **_heads(8, 128)}, "d_model = 1024, d_k = d_v = 128", 4.66, 26.0, 168),
-    Variation("C6", {"model.d_ff": 1024}, "d_ff = 1024", 5.12, 25.4, 53),
-    Variation("C7", {"model.d_ff": 4096}, "d_ff = 4096", 4.75, 26.2, 90),
-    Variation("D1", {"model.dropout": 0.0}, "P_drop = 0.0", 5.77, 24.6, None),
-    Variation("D2", {"model.dropout": 0.2}, "P_drop = 0.2", 4.95, 25.5, None),
-    Variation("D3", {"train.label_smoothing": 0.0}, "ε_ls = 0.0", 4.67, 25.3, None),
-    Variation("D4", {"train.label_smoothing": 0.2}, "ε_ls = 0.2", 5.47, 25.7, None),
-    Variation("E", {"model.positions": "learned"}, "learned positions", 4.92, 25.7, None),
-    Variation("big", BIG, "big", 4.33, 26.4, 213),
+    ModelVariation("base", {}, "base", 4.92, 25.8, 65),
+    ModelVariation("A1", _heads(1, 512), "h = 1, d_k = d_v = 512", 5.29, 24.9, None),
+    ModelVariation("A2", _heads(4, 128), "h = 4, d_k = d_v = 128", 5.00, 25.5, None),
+    ModelVariation("A3", _heads(16, 32), "h = 16, d_k = d_v = 32", 4.91, 25.8, None),
+    ModelVariation("A4", _heads(32, 16), "h = 32, d_k = d_v = 16", 5.01, 25.4, None),
+    ModelVariation("B1", {"model.d_k": 16}, "d_k = 16", 5.16, 25.1, 58),
+    ModelVariation("B2", {"model.d_k": 32}, "d_k = 32", 5.01, 25.4, 60),
+    ModelVariation("C1", _layers(2), "N = 2", 6.11, 23.7, 36),
+    ModelVariation("C2", _layers(4), "N = 4", 5.19, 25.3, 50),
+    ModelVariation("C3", _layers(8), "N = 8", 4.88, 25.5, 80),
+    ModelVariation("C4", {"model.d_model": 256, **_heads(8, 32)}, "d_model = 256, d_k = d_v = 32", 5.75, 24.5, 28),
+    ModelVariation("C5", {"model.d_model": 1024, **_heads(8, 128)}, "d_model = 1024, d_k = d_v = 128", 4.66, 26.0, 168),
+    ModelVariation("C6", {"model.d_ff": 1024}, "d_ff = 1024", 5.12, 25.4, 53),
+    ModelVariation("C7", {"model.d_ff": 4096}, "d_ff = 4096", 4.75, 26.2, 90),
+    ModelVariation("D1", {"model.dropout": 0.0}, "P_drop = 0.0", 5.77, 24.6, None),
+    ModelVariation("D2", {"model.dropout": 0.2}, "P_drop = 0.2", 4.95, 25.5, None),
+    ModelVariation("D3", {"train.label_smoothing": 0.0}, "ε_ls = 0.0", 4.67, 25.3, None),
+    ModelVariation("D4", {"train.label_smoothing": 0.2}, "ε_ls = 0.2", 5.47, 25.7, None),
+    ModelVariation("E", {"model.positions": "learned"}, "learned positions", 4.92, 25.7, None),
+    ModelVariation("big", BIG, "big", 4.33, 26.4, 213),
 )
 
 VOCABULARY = 40_960
@@ -72,7 +72,7 @@ _PRINTED_NOISE = {"perplexity": 0.02, "bleu": 0.1}
 """Differences that the paper prints and that may be noise; it trained every row once."""
 
 
-def parameters_of(row: Variation, vocab_size: int = VOCABULARY) -> int:
+def parameters_of(row: ModelVariation, vocab_size: int = VOCABULARY) -> int:
     """Number of parameters of a row, without allocating them."""
     model = {name.removeprefix("model."): x for name, x in row.settings.items() if name.startswith("model.")}
     config = build_config("encoder_decoder", model, row.name)
@@ -80,7 +80,7 @@ def parameters_of(row: Variation, vocab_size: int = VOCABULARY) -> int:
         return create_model(config, vocab_size).parameters_count
 
 
-def rows_named(names: str | None) -> list[Variation]:
+def rows_named(names: str | None) -> list[ModelVariation]:
     """The rows of a list such as "base,A1"; all without one."""
     by_name = {row.name.lower(): row for row in VARIATIONS}
     if not names:
@@ -93,14 +93,14 @@ def rows_named(names: str | None) -> list[Variation]:
 
 
 def train_table3(
-    rows: Sequence[Variation], corpus: Corpus, steps: int, sets: Sequence[str], out: Path
+    rows: Sequence[ModelVariation], corpus: Corpus, steps: int, sets: Sequence[str], out: Path
 ) -> Outcome | None:
     """Train rows that are not finished, one after another; returns the outcome of one that was stopped."""
     runs = [_training_row(row, seed, steps) for row in rows for seed in (_SEEDS if row.name == "base" else _SEEDS[:1])]
     return train_rows("table3", runs, corpus, sets, out)
 
 
-def _training_row(row: Variation, seed: int, steps: int) -> Row:
+def _training_row(row: ModelVariation, seed: int, steps: int) -> TableRow:
     """The run of a row: the paper's peak learning rate, reached earlier if the run is short."""
     settings = {
         **row.settings,
@@ -109,7 +109,7 @@ def _training_row(row: Variation, seed: int, steps: int) -> Row:
         **EVALUATION,
         "train.seed": seed,
     }
-    return Row(row.name if seed == 1 else f"{row.name}-{seed}", "base", settings, {*row.settings, "train.seed"})
+    return TableRow(row.name if seed == 1 else f"{row.name}-{seed}", "base", settings, {*row.settings, "train.seed"})
 
 
 def table3_section(results: Results) -> Section:
@@ -148,7 +148,7 @@ def table3_section(results: Results) -> Section:
     )
 
 
-def _count_claim(row: Variation, count: int) -> Claim:
+def _count_claim(row: ModelVariation, count: int) -> Claim:
     assert row.parameters_millions is not None
     ours, agrees = f"{count:,} with V = {VOCABULARY:,}", round(count / 1e6) == row.parameters_millions
     if not agrees:
@@ -158,7 +158,7 @@ def _count_claim(row: Variation, count: int) -> Claim:
     return Claim.checked(claim, paper, ours, agrees)
 
 
-def _width(row: Variation) -> int:
+def _width(row: ModelVariation) -> int:
     width = row.settings.get("model.d_model", 512)
     assert isinstance(width, int)
     return width
@@ -175,7 +175,7 @@ def _missing_claim(names: list[str]) -> list[Claim]:
     return [Claim(claim, "see the table", "not trained yet (--train, --valid)", "not checked")]
 
 
-def _score_claims(row: Variation, trained: dict[str, Any], base: list[dict[str, Any]]) -> list[Claim]:
+def _score_claims(row: ModelVariation, trained: dict[str, Any], base: list[dict[str, Any]]) -> list[Claim]:
     """Whether perplexity and BLEU of a row differ from the base model as in the paper."""
     claims = []
     metrics = (("perplexity", "perplexity", row.perplexity, True), ("bleu", "BLEU", row.bleu, False))

@@ -37,7 +37,7 @@ class Corpus:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A model to train."""
 
     name: str
@@ -47,7 +47,7 @@ class Row:
     """The settings that rows differ in, which may not be changed for all of them."""
 
 
-def train_rows(table: str, rows: Sequence[Row], corpus: Corpus, sets: Sequence[str], out: Path) -> Outcome | None:
+def train_rows(table: str, rows: Sequence[TableRow], corpus: Corpus, sets: Sequence[str], out: Path) -> Outcome | None:
     """Train rows that are not finished, one after another; returns the outcome of one that was stopped."""
     for assignment in sets:
         name = assignment.partition("=")[0].strip()
@@ -63,7 +63,7 @@ def train_rows(table: str, rows: Sequence[Row], corpus: Corpus, sets: Sequence[s
     return None
 
 
-def _train_row(table: str, row: Row, corpus: Corpus, sets: Sequence[str], out: Path) -> Outcome | None:
+def _train_row(table: str, row: TableRow, corpus: Corpus, sets: Sequence[str], out: Path) -> Outcome | None:
     """Train a row, or continue its run, and keep its scores in the results.
 
     Returns None if the row is finished already. A row that was finished with other settings is refused.

@@ -17,7 +17,7 @@ from transduce.serve.documents import DocumentJobs, document_routes
 from transduce.serve.generation_queue import GenerationQueue
 from transduce.serve.libretranslate import libretranslate_routes
 from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits
-from transduce.serve.metrics import Metrics
+from transduce.serve.metrics import ServerMetrics
 from transduce.serve.middleware import CLIENT_CLOSED_REQUEST, AdmissionMiddleware, ServerState
 from transduce.serve.request_parsing import ErrorResponse, validation_message
 from transduce.serve.scheduler import Scheduler
@@ -47,7 +47,7 @@ def make_app(
     `generators` are language models by their names; either these or the translation models may be missing.
     `suggestions` is the file to which suggested translations are added; without it, they are refused.
     """
-    metrics = Metrics()
+    metrics = ServerMetrics()
     scheduler = Scheduler(limits.queue, metrics)
     generation = GenerationQueue(limits.queue)
     state = ServerState()
@@ -97,7 +97,7 @@ def _describe(limits: Limits) -> str:
     )
 
 
-def _add_monitoring_routes(app: FastAPI, scheduler: Scheduler, state: ServerState, metrics: Metrics) -> None:
+def _add_monitoring_routes(app: FastAPI, scheduler: Scheduler, state: ServerState, metrics: ServerMetrics) -> None:
     def unavailable(description: str) -> dict[int | str, dict[str, Any]]:
         return {503: {"model": ErrorResponse, "description": description}}
 

@@ -20,7 +20,7 @@ from transduce.serve.documents import document_suffixes
 from transduce.serve.limits import HttpError
 from transduce.serve.request_parsing import ERROR_RESPONSES, FORMS, JSON, read_json_or_form, request_body
 from transduce.serve.served_models import AUTO, Detector, ServedModel, ServedModels
-from transduce.serve.translation_service import Line, SplitTexts, TranslationService
+from transduce.serve.translation_service import RequestLine, SplitTexts, TranslationService
 from transduce.translation.markup import TaggedText
 from transduce.translation.projection import project
 
@@ -295,6 +295,6 @@ def _fill(documents: list[HtmlText], split: SplitTexts) -> list[list[str]]:
     return filled
 
 
-def _project(tagged: TaggedText, split: SplitTexts, lines: Sequence[Line]) -> list[str]:
+def _project(tagged: TaggedText, split: SplitTexts, lines: Sequence[RequestLine]) -> list[str]:
     """The HTML of each translation of a text."""
     return [project(tagged, output.text, split.aligned_spans(lines, output)) for output in split.outputs(lines)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits, QueueFullError, error_location
-from transduce.serve.metrics import Metrics
+from transduce.serve.metrics import ServerMetrics
 from transduce.serve.scheduler import Scheduler
 
 KNOWN_PATHS = (
@@ -48,7 +48,7 @@ class AdmissionMiddleware:
         app: ASGIApp,
         scheduler: Scheduler,
         limits: Limits,
-        metrics: Metrics,
+        metrics: ServerMetrics,
         state: ServerState,
         hosts: Collection[str] | None = None,
     ) -> None:

@@ -23,7 +23,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, Job, Session, output_limit
 from transduce.search.options import SearchConfig
 from transduce.serve.limits import QueueFullError, error_location
-from transduce.serve.metrics import Metrics
+from transduce.serve.metrics import ServerMetrics
 from transduce.translation.text import Segment
 from transduce.translation.translation import Translation
 from transduce.translation.translator import Confidence, Translator
@@ -265,7 +265,7 @@ def _budget(engine: Engine) -> int:
 class Scheduler:
     """Accepts requests from any thread, and delivers outputs from its own."""
 
-    def __init__(self, max_waiting: int, metrics: Metrics) -> None:
+    def __init__(self, max_waiting: int, metrics: ServerMetrics) -> None:
         self._max_waiting, self._metrics = max_waiting, metrics
         self._changed = threading.Condition()
         self._queues: dict[tuple[Engine, int], EngineQueue] = {}

@@ -31,7 +31,7 @@ _LARGE = 2_000
 
 
 @dataclass
-class Line:
+class RequestLine:
     """A line of a text of a request."""
 
     text: int
@@ -50,23 +50,23 @@ class SplitTexts:
     def __init__(self, translator: Translator, texts: Iterable[Iterable[Sequence[Segment]]]) -> None:
         self._translator = translator
         self.jobs: list[Segment] = []
-        self.texts: list[list[Line]] = []
+        self.texts: list[list[RequestLine]] = []
         """The lines of each text."""
         for text, lines in enumerate(texts):
             self.texts.append([])
             for index, parts in enumerate(lines):
-                self.texts[-1].append(Line(text, index, range(len(self.jobs), len(self.jobs) + len(parts))))
+                self.texts[-1].append(RequestLine(text, index, range(len(self.jobs), len(self.jobs) + len(parts))))
                 self.jobs += parts
         self.lines = list(chain.from_iterable(self.texts))
         self._line_of_job = [line for line in self.lines for _ in line.jobs]
 
-    def add_outputs(self, job: int, outputs: list[Translation]) -> Line | None:
+    def add_outputs(self, job: int, outputs: list[Translation]) -> RequestLine | None:
         """Store the outputs of a job; returns its line if that is complete now."""
         line = self._line_of_job[job]
         line.outputs[job] = outputs
         return line if len(line.outputs) == len(line.jobs) else None
 
-    def outputs(self, lines: Sequence[Line]) -> list[Translation]:
+    def outputs(self, lines: Sequence[RequestLine]) -> list[Translation]:
         """The n-best list of lines that are done; outputs of the same rank are joined."""
         ranks = min((len(outputs) for line in lines for outputs in line.outputs.values()), default=1)
         parts = [[self.jobs[job] for job in line.jobs] for line in lines]
@@ -82,12 +82,12 @@ class SplitTexts:
         return results
 
     def aligned_spans(
-        self, lines: Sequence[Line], output: Translation
+        self, lines: Sequence[RequestLine], output: Translation
     ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
         """Ranges of characters of a text, which is one line, and of an output that are aligned."""
         return self._translator.aligned_spans([self.jobs[job] for line in lines for job in line.jobs], output)
 
-    def best_parts(self, line: Line) -> Iterator[tuple[Segment, Translation, str]]:
+    def best_parts(self, line: RequestLine) -> Iterator[tuple[Segment, Translation, str]]:
         """Each part of a line that is done, its best translation, and the text between this and the next one."""
         outputs = [line.outputs[job][0] for job in line.jobs]
         whole = self.outputs([line])[0].text
@@ -100,7 +100,7 @@ class SplitTexts:
         for job, output, (_, end), next_start in zip(line.jobs, outputs, spans, following, strict=False):
             yield self.jobs[job], output, whole[end:next_start]
 
-    def source_tokens(self, lines: Sequence[Line]) -> list[str]:
+    def source_tokens(self, lines: Sequence[RequestLine]) -> list[str]:
         """The source tokens that alignments index."""
         parts = [self.jobs[job] for line in lines for job in line.jobs]
         return [token for part in parts for token in self._translator.source_pieces(part)]
@@ -238,7 +238,7 @@ class PendingTranslation:
     def __init__(self, split: SplitTexts, results: Pending[JobTranslations]) -> None:
         self.split, self._results = split, results
 
-    async def lines(self) -> AsyncIterator[Line]:
+    async def lines(self) -> AsyncIterator[RequestLine]:
         """Yield lines as they are finished, beginning with empty ones."""
         missing = len(self.split.jobs)
         try:

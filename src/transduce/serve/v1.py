@@ -21,7 +21,7 @@ from transduce.serve.api_keys import ApiKeys
 from transduce.serve.limits import ClientDisconnectedError, HttpError
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, ErrorResponse, read_json, request_body
 from transduce.serve.served_models import ServedModels
-from transduce.serve.translation_service import Line, PendingTranslation, SplitTexts, TranslationService
+from transduce.serve.translation_service import PendingTranslation, RequestLine, SplitTexts, TranslationService
 from transduce.tokenizers.symbols import escape
 from transduce.tokenizers.tokenizer import BOS, EOS
 from transduce.translation.pipeline import output_text
@@ -252,7 +252,7 @@ def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) 
     return router
 
 
-def _translated(split: SplitTexts, lines: Sequence[Line], with_sentences: bool) -> dict[str, Any]:
+def _translated(split: SplitTexts, lines: Sequence[RequestLine], with_sentences: bool) -> dict[str, Any]:
     """The fields of a TranslatedText, from lines that are done."""
     return {
         "source_tokens": split.source_tokens(lines),
@@ -261,7 +261,7 @@ def _translated(split: SplitTexts, lines: Sequence[Line], with_sentences: bool) 
     }
 
 
-def _sentences(split: SplitTexts, lines: Sequence[Line]) -> list[TranslatedSentence]:
+def _sentences(split: SplitTexts, lines: Sequence[RequestLine]) -> list[TranslatedSentence]:
     """The sentences of lines that are done; an empty line is one empty sentence."""
     sentences = []
     for line in lines:

@@ -58,13 +58,13 @@ def line_chart(
 
     `log` adds a switch to a logarithmic axis, if all values are positive. `best` is the step of the best checkpoint.
     """
-    series = [one for one in series if one.points]
+    series = [curve for curve in series if curve.points]
     if not series:
         return ""
-    legend = " ".join(f'<span class="key {one.style}">{escape(one.name)}</span>' for one in series)
+    legend = " ".join(f'<span class="key {curve.style}">{escape(curve.name)}</span>' for curve in series)
     drawings = [_Drawing(title, series, number, best, "linear").svg()]
     switch = ""
-    if log and min(y for one in series for _, y in one.points) > 0:
+    if log and min(y for curve in series for _, y in curve.points) > 0:
         drawings.append(_Drawing(title, series, number, best, "logarithmic").svg())
         name = f"log-{zlib.crc32(title.encode()):x}"
         switch = f'<input class="log" type="checkbox" id="{name}"><label class="log" for="{name}">log scale</label>'
@@ -78,10 +78,10 @@ class _Drawing:
         self, title: str, series: Sequence[Series], number: Callable[[float], str], best: float | None, kind: str
     ) -> None:
         self._title, self._series, self._number, self._best, self._kind = title, series, number, best, kind
-        ys = [y for one in series for _, y in one.points]
+        ys = [y for curve in series for _, y in curve.points]
         self._is_log = kind == "logarithmic"
         self._y_ticks = _log_ticks(min(ys), max(ys)) if self._is_log else _ticks(min(0, *ys), max(ys))
-        self._x_span = max(x for one in series for x, _ in one.points) or 1
+        self._x_span = max(x for curve in series for x, _ in curve.points) or 1
         self._left = 12 + _CHARACTER * max(len(number(tick)) for tick in self._y_ticks)
 
     def svg(self) -> str:
@@ -117,23 +117,23 @@ class _Drawing:
             yield f'<line class="best" x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}">{tip}</line>'
 
     def _lines(self) -> Iterator[str]:
-        for one in self._series:
-            path = " ".join(f"{self._x(x)},{self._y(y)}" for x, y in one.points)
-            yield f'<polyline class="{one.style}" points="{path}"/>'
-            for x, y in one.points if len(one.points) <= 60 else one.points[-1:]:
-                yield f'<circle class="{one.style}" cx="{self._x(x)}" cy="{self._y(y)}" r="2"/>'
+        for curve in self._series:
+            path = " ".join(f"{self._x(x)},{self._y(y)}" for x, y in curve.points)
+            yield f'<polyline class="{curve.style}" points="{path}"/>'
+            for x, y in curve.points if len(curve.points) <= 60 else curve.points[-1:]:
+                yield f'<circle class="{curve.style}" cx="{self._x(x)}" cy="{self._y(y)}" r="2"/>'
 
     def _crosshair(self) -> Iterator[str]:
         """Columns that show the last values at their step while the pointer is on them; no script is needed."""
-        steps = sorted({x for one in self._series for x, _ in one.points})
+        steps = sorted({x for curve in self._series for x, _ in curve.points})
         steps = steps[:: -(-len(steps) // _COLUMNS)]
         edges = [self._left, *((self._x(a) + self._x(b)) / 2 for a, b in pairwise(steps)), float(_WIDTH)]
-        xs = [[x for x, _ in one.points] for one in self._series]
+        xs = [[x for x, _ in curve.points] for curve in self._series]
         for step, start, end in zip(steps, edges, edges[1:], strict=False):
             values = [f"step {step:,.0f}"]
-            for one, own in zip(self._series, xs, strict=True):
-                if index := bisect_right(own, step):
-                    values.append(f"{one.name} {self._number(one.points[index - 1][1])}")
+            for curve, steps_of_curve in zip(self._series, xs, strict=True):
+                if index := bisect_right(steps_of_curve, step):
+                    values.append(f"{curve.name} {self._number(curve.points[index - 1][1])}")
             x = self._x(step)
             label = escape("  ".join(values))
             anchor, at = ("start", self._left) if x < _WIDTH / 2 else ("end", _WIDTH - 2)

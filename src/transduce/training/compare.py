@@ -69,8 +69,8 @@ def different_settings(runs: Sequence[ComparedRun]) -> list[tuple[str, list[str]
     settings = [all_settings(run.recipe) for run in runs]
     changed = {name for run in runs for name in changed_settings(run.recipe)}
     rows = []
-    for name in dict.fromkeys(name for one in settings for name in one):
-        values = [one.get(name) for one in settings]
+    for name in dict.fromkeys(name for settings_of_run in settings for name in settings_of_run):
+        values = [settings_of_run.get(name) for settings_of_run in settings]
         considered = values if name in changed else [value for value in values if value is not None]
         if len(set(considered)) > 1:
             rows.append((name, ["-" if value is None else value for value in values]))

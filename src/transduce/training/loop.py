@@ -4,11 +4,11 @@ import json
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from transduce.disk import write_atomically
 from transduce.errors import RunError
-from transduce.training.checkpoint import adam_moments, newest_step
+from transduce.training.checkpoint import Progress, adam_moments, newest_step
 from transduce.training.display import Display, FirstSteps
 from transduce.training.learner import make_optimizer
 from transduce.training.metrics import describe_session, require_packages, tracking
@@ -24,7 +24,7 @@ from transduce.training.processes import (
 )
 from transduce.training.profile import StepProfile
 from transduce.training.recipe import Recipe
-from transduce.training.resolve import facts_of, resolve
+from transduce.training.resolve import ResolvedRecipe, facts_of, resolve
 from transduce.training.run_folder import RunFolder
 from transduce.training.schedule import Ending
 from transduce.training.sharded import gathered
@@ -102,23 +102,8 @@ def _train(
             display.log(f"warning: settings that differ have no effect on it: {'; '.join(changed)}")
         return Outcome(run.path, progress.step, True, None, scores)
 
-    if processes.is_main:
-        run.begin(recipe, resolved.tokenizer)
-        run.metrics.start_at(progress.step)
-        run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
-    warn(recipe, processes.count, display.log)
-    facts = facts_of(recipe, task, prepared)
+    facts = _begin(resolved, run, progress, display, processes, stack)
     milestones = Milestones(recipe, task, run, resolved.validation, facts, display, ending)
-    if processes.is_main:
-        session = describe_session(device, processes.count, model.parameters_count, facts["data"])
-        run.metrics.add("start", step=progress.step, **session)
-    updates_per_epoch = plan.batches_per_epoch / config.accumulate
-    together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
-    display.log(
-        f"{model.parameters_count:,} parameters on {device}{together}; "
-        f"{config.steps:,} steps, {updates_per_epoch:,.0f} per epoch"
-    )
-
     stopping = False
     first_steps = FirstSteps(display, config.log_every)
     with (
@@ -184,6 +169,34 @@ def _train(
     finished = ending.reached()
     scores = milestones.finish(gathered(model), progress) if finished else {}
     return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
+
+
+def _begin(
+    resolved: ResolvedRecipe,
+    run: RunFolder,
+    progress: Progress,
+    display: Display,
+    processes: Processes,
+    stack: ExitStack,
+) -> dict[str, Any]:
+    """Write the settings into the folder, start the metrics, and log what is trained; returns the run's metadata."""
+    recipe, model, config = resolved.recipe, resolved.model, resolved.recipe.train
+    if processes.is_main:
+        run.begin(recipe, resolved.tokenizer)
+        run.metrics.start_at(progress.step)
+        run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
+    warn(recipe, processes.count, display.log)
+    facts = facts_of(recipe, resolved.task, resolved.prepared)
+    if processes.is_main:
+        session = describe_session(model.device, processes.count, model.parameters_count, facts["data"])
+        run.metrics.add("start", step=progress.step, **session)
+    updates_per_epoch = resolved.plan.batches_per_epoch / config.accumulate
+    together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
+    display.log(
+        f"{model.parameters_count:,} parameters on {model.device}{together}; "
+        f"{config.steps:,} steps, {updates_per_epoch:,.0f} per epoch"
+    )
+    return facts
 
 
 def _give_up(run: RunFolder, steps: Steps, step: int, skipped: int, processes: Processes) -> NoReturn:

@@ -111,34 +111,34 @@ def load_recipe(
     style = style or table.pop("style", None)
     for name in ("preset", "style"):
         table.pop(name, None)
-    given = apply_sets(merge(table, flags), sets)
-    task = TASKS.get(str(given["task"])) if "task" in given else None
+    changes = apply_sets(merge(table, flags), sets)
+    task = TASKS.get(str(changes["task"])) if "task" in changes else None
     defaults = merge(task.defaults if task else {}, read_style(style) if style else {})
-    architecture = merge(defaults, given).get("model", {}).get("architecture", ModelConfig.architecture)
+    architecture = merge(defaults, changes).get("model", {}).get("architecture", ModelConfig.architecture)
     if architecture != base["model"].get("architecture", ModelConfig.architecture):
         base["model"] = _sizes_for(architecture, base["model"])
     base = merge(merge(base, defaults), {"model": {"architecture": architecture}})
-    start = given["train"].get("start_from") if isinstance(given.get("train"), dict) else None
+    start = changes["train"].get("start_from") if isinstance(changes.get("train"), dict) else None
     inherited = inherited_settings(start, out) if out and isinstance(start, str) else {}
     if inherited:
         there = inherited["model"]["architecture"]
-        named = given.get("model", {}).get("architecture", there)
+        named = changes.get("model", {}).get("architecture", there)
         require(named == there, f"train.start_from: {start} has the architecture {there}, not {named}")
         of_style = read_style(style).get("model", {}) if style else {}
         other = [name for name, value in of_style.items() if inherited["model"].get(name, value) != value]
         different = ", ".join(f"model.{name} (there {as_set(inherited['model'][name])})" for name in other)
         require(not other, f"train.start_from: {start} is not of the style {style}: {different}; leave the style out")
         base = merge({**base, "model": {}}, inherited)
-        given = add_symbols(given, inherited)
-    of_task = {"task": given["task"]} if "task" in given else {}
+        changes = add_symbols(changes, inherited)
+    of_task = {"task": changes["task"]} if "task" in changes else {}
     # Errors in the file name the file, others the settings.
     build(Recipe, merge(base, {**table, **of_task}), str(path or preset or "settings"))
-    recipe = build(Recipe, merge(base, given), "settings")
-    without_effect = given.get("tokenizer", {}).keys() - _BESIDE_PATH if recipe.tokenizer.path else set()
+    recipe = build(Recipe, merge(base, changes), "settings")
+    without_effect = changes.get("tokenizer", {}).keys() - _BESIDE_PATH if recipe.tokenizer.path else set()
     if without_effect:
         raise ConfigError(f"tokenizer.{min(without_effect)} has no effect beside tokenizer.path; leave it out")
     if inherited and out and recipe.train.start_from:
-        require_inherited(recipe, given, inherited)
+        require_inherited(recipe, changes, inherited)
         recipe = replace(recipe, data=with_directions(recipe.data, recipe.train.start_from, out))
     return recipe
 

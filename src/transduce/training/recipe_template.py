@@ -42,9 +42,9 @@ _PRESETS = (
 _WIDTH = 118
 
 
-def recipe_text(path: Path, preset: str | None, style: str | None, given: Table) -> tuple[str, Recipe]:
+def recipe_text(path: Path, preset: str | None, style: str | None, settings: Table) -> tuple[str, Recipe]:
     """The text of a recipe at this path, and what it resolves to; a ConfigError if the settings are not valid."""
-    recipe = load_recipe(None, preset, given, [], default_run_folder(path), style)
+    recipe = load_recipe(None, preset, settings, [], default_run_folder(path), style)
     preset = preset or DEFAULT_PRESET
     lines = [
         *_comment(f"Train with: transduce train {path}"),
@@ -64,21 +64,25 @@ def recipe_text(path: Path, preset: str | None, style: str | None, given: Table)
     for section, config in (sections | dict(recipe.sections)).items():
         if section in ("task", "sections"):
             continue
-        own = given.get(section, {})
+        chosen = settings.get(section, {})
         others = [name for name in _SHOWN.get(section, []) if pairs or not _OF_PAIRS & {f"{section}.{name}", section}]
-        if own or others:
+        if chosen or others:
             helps = help_texts(type(config))
-            lines += ["", f"[{section}]", *_settings(list(dict.fromkeys([*own, *others])), own, table[section], helps)]
+            lines += [
+                "",
+                f"[{section}]",
+                *_settings(list(dict.fromkeys([*chosen, *others])), chosen, table[section], helps),
+            ]
     return "\n".join(lines) + "\n", recipe
 
 
-def _settings(shown: list[str], own: Table, values: Table, helps: dict[str, str]) -> Iterator[str]:
+def _settings(shown: list[str], chosen: Table, values: Table, helps: dict[str, str]) -> Iterator[str]:
     for name in shown:
-        if name not in own and name not in values and name not in _EXAMPLES:
+        if name not in chosen and name not in values and name not in _EXAMPLES:
             continue
         yield from _comment(helps.get(name, ""))
-        if name in own:
-            yield f"{name} = {toml_value(own[name])}"
+        if name in chosen:
+            yield f"{name} = {toml_value(chosen[name])}"
         elif values.get(name) not in (None, (), []):
             yield f"# {name} = {toml_value(values[name])}"
         else:

@@ -55,9 +55,9 @@ def settings_of(recipe: Recipe) -> str:
     """The settings as HTML."""
     changed, defaults = [], []
     for name, values, default in _sections(recipe):
-        own = {key: value for key, value in values.items() if value != default.get(key)}
-        rest = {key: value for key, value in values.items() if key not in own}
-        changed += [_card(name, own)] if own else []
+        different = {key: value for key, value in values.items() if value != default.get(key)}
+        rest = {key: value for key, value in values.items() if key not in different}
+        changed += [_card(name, different)] if different else []
         defaults += [_card(name, rest)] if rest else []
     summary = "<summary>Settings with their default values</summary>"
     folded = f'<details>{summary}<div class="settings">{"".join(defaults)}</div></details>' if defaults else ""
@@ -86,10 +86,10 @@ def readable(value: Any) -> str:
     """A value as text: lists without brackets, files of a pair joined by a plus sign."""
     if isinstance(value, tuple | list):
         return ", ".join(
-            " + ".join(map(readable, one)) if isinstance(one, tuple | list) else readable(one) for one in value
+            " + ".join(map(readable, item)) if isinstance(item, tuple | list) else readable(item) for item in value
         )
     if isinstance(value, dict):
-        return ", ".join(f"{key} = {readable(one)}" for key, one in value.items())
+        return ", ".join(f"{key} = {readable(item)}" for key, item in value.items())
     if isinstance(value, bool):
         return "true" if value else "false"
     return "none" if value is None else str(value)
@@ -125,10 +125,10 @@ def samples_over_time(records: Sequence[Record], title: str, columns: tuple[str,
     for index, sample in enumerate(newest):
         outputs: dict[str, str] = {}
         for record in chosen:
-            same = [one for one in record["samples"][index : index + 1] if one["source"] == sample["source"]]
-            for one in same:
+            same = [shown for shown in record["samples"][index : index + 1] if shown["source"] == sample["source"]]
+            for shown in same:
                 name = "finished model" if record["kind"] == "final" else f"step {record['step']:,}"
-                outputs[name] = one["output"]
+                outputs[name] = shown["output"]
         lines = "".join(
             f"<div><span class=soft>{name}</span> {marked(text, sample['reference'])}</div>"
             for name, text in outputs.items()
@@ -143,9 +143,9 @@ def worst_samples(records: Sequence[Record], columns: tuple[str, str, str]) -> s
     """A table of the outputs of the finished model that are least like their references."""
     worst = records[-1].get("worst", []) if records else []
     rows = "".join(
-        f"<tr><td>{escape(one['source'])}<td>{marked(one['output'], one['reference'])}<td>{escape(one['reference'])}"
-        f"<td>{one['chrf']:.0f}"
-        for one in worst
+        f"<tr><td>{escape(sample['source'])}<td>{marked(sample['output'], sample['reference'])}"
+        f"<td>{escape(sample['reference'])}<td>{sample['chrf']:.0f}"
+        for sample in worst
     )
     head = "<tr>" + "".join(f"<th>{column}" for column in (*columns, "chrF"))
     return f'<h2>Worst outputs</h2><div class="card wide samples"><table>{head}{rows}</table></div>' if rows else ""
@@ -153,12 +153,12 @@ def worst_samples(records: Sequence[Record], columns: tuple[str, str, str]) -> s
 
 def marked(output: str, reference: str) -> str:
     """The output as HTML, with <u> around words that differ from the reference."""
-    own, other = output.split(), reference.split()
+    words, other = output.split(), reference.split()
     parts = []
-    for kind, start, end, _, _ in difflib.SequenceMatcher(None, own, other, autojunk=False).get_opcodes():
-        words = escape(" ".join(own[start:end]))
-        if words:
-            parts.append(words if kind == "equal" else f"<u>{words}</u>")
+    for kind, start, end, _, _ in difflib.SequenceMatcher(None, words, other, autojunk=False).get_opcodes():
+        text = escape(" ".join(words[start:end]))
+        if text:
+            parts.append(text if kind == "equal" else f"<u>{text}</u>")
     return " ".join(parts)
 
 

@@ -62,8 +62,8 @@ class _ThroughCpu:
 class _AllGather(_ThroughCpu, AllGather):
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> None:
         every = torch.empty(output_tensor.shape, dtype=output_tensor.dtype)
-        own = input_tensor.cpu()
-        dist.all_gather_into_tensor(every.view(torch.uint8), own.view(torch.uint8), group=group)
+        local = input_tensor.cpu()
+        dist.all_gather_into_tensor(every.view(torch.uint8), local.view(torch.uint8), group=group)
         output_tensor.copy_(every)
 
 
@@ -71,9 +71,9 @@ class _ReduceScatter(_ThroughCpu, ReduceScatter):
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
     ) -> None:
-        own = torch.empty(output_tensor.shape, dtype=output_tensor.dtype)
-        dist.reduce_scatter_tensor(own, input_tensor.cpu(), op=op, group=group)
-        output_tensor.copy_(own)
+        local = torch.empty(output_tensor.shape, dtype=output_tensor.dtype)
+        dist.reduce_scatter_tensor(local, input_tensor.cpu(), op=op, group=group)
+        output_tensor.copy_(local)
 
 
 def _uses_cpu(device: torch.device) -> bool:
@@ -115,8 +115,8 @@ def gather_tensor(x: Tensor) -> Tensor:
         return x
     if _uses_cpu(x.device):
         mesh = init_device_mesh("cpu", (x.device_mesh.size(),))
-        own = DTensor.from_local(x.to_local().cpu(), mesh, x.placements, shape=x.shape, stride=x.stride())
-        return own.full_tensor().to(x.device)
+        local = DTensor.from_local(x.to_local().cpu(), mesh, x.placements, shape=x.shape, stride=x.stride())
+        return local.full_tensor().to(x.device)
     return x.full_tensor()
 
 

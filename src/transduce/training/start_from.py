@@ -79,7 +79,7 @@ def with_directions(data: DataConfig, start_from: str, out: Path) -> DataConfig:
     return replace(empty, replay_share=data.replay_share, directions={f"{source}-{target}": only})
 
 
-def require_inherited(recipe: "Recipe", given: Table, inherited: Table) -> None:
+def require_inherited(recipe: "Recipe", settings: Table, inherited: Table) -> None:
     """Raise an error if the user gave a size or a setting of the vocabulary that differs from the start model's."""
     start = recipe.train.start_from
     there = build_config(inherited["model"]["architecture"], inherited["model"], str(start)).sizes()
@@ -90,7 +90,7 @@ def require_inherited(recipe: "Recipe", given: Table, inherited: Table) -> None:
     named = ", ".join(f"model.{name} (there {as_set(there.get(name))})" for name in others)
     require(not named, f"train.start_from: {start} has other sizes: {named}; leave them out, except for fewer layers")
     vocabulary = build(TokenizerConfig, inherited["tokenizer"], str(start))
-    for name in _given(given, "tokenizer").keys() - {"symbols"}:
+    for name in _given(settings, "tokenizer").keys() - {"symbols"}:
         was, is_ = getattr(vocabulary, name), getattr(recipe.tokenizer, name)
         if was != is_:
             raise ConfigError(
@@ -106,16 +106,16 @@ def _started(out: Path) -> Table | None:
     return before if before.get("train", {}).get("start_from") else None
 
 
-def add_symbols(given: Table, inherited: Table) -> Table:
-    """The given settings, with the symbols of the start model before those that the user gives."""
-    symbols = _given(given, "tokenizer").get("symbols", [])
+def add_symbols(settings: Table, inherited: Table) -> Table:
+    """The settings of the user, with the symbols of the start model before theirs."""
+    symbols = _given(settings, "tokenizer").get("symbols", [])
     symbols = [symbols] if isinstance(symbols, str) else symbols
     if not isinstance(symbols, list | tuple) or not symbols:
-        return given
+        return settings
     known = list(inherited["tokenizer"].get("symbols", ()))
-    return merge(given, {"tokenizer": {"symbols": known + [symbol for symbol in symbols if symbol not in known]}})
+    return merge(settings, {"tokenizer": {"symbols": known + [symbol for symbol in symbols if symbol not in known]}})
 
 
-def _given(given: Table, section: str) -> dict[str, Any]:
-    values = given.get(section, {})
+def _given(settings: Table, section: str) -> dict[str, Any]:
+    values = settings.get(section, {})
     return values if isinstance(values, dict) else {}

@@ -16,7 +16,7 @@ _LONGEST_RATIO, _SLACK = 3, 20
 """An output with more than this many tokens for each of its source, and this many in addition, is not a translation."""
 
 
-class Line(NamedTuple):
+class NumberedLine(NamedTuple):
     text: str
     file: str
     number: int
@@ -29,17 +29,17 @@ def require_text(files: Sequence[Path]) -> None:
         open_binary(path).close()
 
 
-def read_text(files: Sequence[Path], report: ReadReport) -> Iterator[Line]:
+def read_text(files: Sequence[Path], report: ReadReport) -> Iterator[NumberedLine]:
     """The usable lines of files; the others are counted in the report."""
     for path in files:
         for number, raw in enumerate(raw_lines(path), start=1):
             try:
-                yield Line(decode(raw), str(path), number)
+                yield NumberedLine(decode(raw), str(path), number)
             except UnusableError as problem:
                 report.note(str(problem), str(path), number)
 
 
-def skip_written(lines: Iterator[Line], out: Path) -> int:
+def skip_written(lines: Iterator[NumberedLine], out: Path) -> int:
     """Advance the lines to the first one after the last pair in `out`; returns the number of pairs there."""
     written = 0
     for number, pair in format_of(out).read(out):
@@ -51,14 +51,14 @@ def skip_written(lines: Iterator[Line], out: Path) -> int:
 
 
 def back_translate(
-    translator: Translator, lines: Iterator[Line], report: ReadReport, to: str | None = None
+    translator: Translator, lines: Iterator[NumberedLine], report: ReadReport, to: str | None = None
 ) -> Iterator[Pair]:
     """Yield a pair of the back-translation and the original for each line, in order.
 
     The report counts the pairs, and the lines that are left out: those with more tokens than the model accepts, and
     those whose back-translation is empty, a copy, or too long.
     """
-    pending: deque[tuple[Line, int]] = deque()  # lines that are being translated, with their number of tokens
+    pending: deque[tuple[NumberedLine, int]] = deque()  # lines that are being translated, with their number of tokens
 
     def texts() -> Iterator[str]:
         for line in lines:

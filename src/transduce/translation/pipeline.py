@@ -77,7 +77,7 @@ class Ellipsis(Stage):
         return replace(output, text=output.text.removesuffix(".").removesuffix("!") + "…")
 
 
-class Language(Stage):
+class LanguageTag(Stage):
     """Puts the tag that selects the target language before a text, as multilingual models read it."""
 
     name = "language"
@@ -125,7 +125,7 @@ class Pipeline:
             Slots(uses_slots),
             Normalize(readable),
             Expand(readable, sources),
-            *([Language()] if tagged else []),
+            *([LanguageTag()] if tagged else []),
         ]
         """The stages of a segment; `tags` and `split` come before them, the search (`stages/search.py`) after them."""
         both = [*reversed(self.stages), self.tags]

@@ -123,10 +123,10 @@ def _metrics(streams: list[list[str]], tokenize: str, language: str | None, **op
 def _streams(references: References) -> list[list[str]]:
     """The references as sacreBLEU takes them: a list for each translator."""
     require_list(references, "references")
-    given: Iterable[object] = references
-    for index, one in enumerate(given):
-        if not isinstance(one, Sequence):
-            require_text(one, f"references[{index}]")
+    untyped: Iterable[object] = references
+    for index, reference in enumerate(untyped):
+        if not isinstance(reference, Sequence):
+            require_text(reference, f"references[{index}]")
     several = [lines for lines in references if not isinstance(lines, str)]
     return [list(lines) for lines in several] if several else [[str(line) for line in references]]
 
@@ -135,8 +135,8 @@ def _without_empty(streams: list[list[str]]) -> Any:
     """The references with None in place of empty lines, which sacreBLEU leaves out, if the line has another one."""
     rows: list[Sequence[str | None]] = []
     for row in zip(*streams, strict=True):
-        given = [line if line.strip() else None for line in row]
-        rows.append(given if any(given) else row)
+        nonempty = [line if line.strip() else None for line in row]
+        rows.append(nonempty if any(nonempty) else row)
     return [list(lines) for lines in zip(*rows, strict=True)]
 
 

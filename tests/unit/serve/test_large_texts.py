@@ -9,7 +9,7 @@ from starlette.types import Message
 
 from transduce.search.options import SearchConfig
 from transduce.serve.limits import Limits
-from transduce.serve.metrics import Metrics
+from transduce.serve.metrics import ServerMetrics
 from transduce.serve.scheduler import Scheduler
 from transduce.serve.translation_service import TranslationService
 
@@ -32,7 +32,7 @@ def test_large_texts_are_split_one_at_a_time() -> None:
         return {"type": "http.disconnect"}
 
     async def requests() -> None:
-        service = TranslationService(Scheduler(10, Metrics()), Limits())
+        service = TranslationService(Scheduler(10, ServerMetrics()), Limits())
         any_model = SimpleNamespace(longest=None)
         model: Any = SimpleNamespace(
             translator=SimpleNamespace(config=SearchConfig(), parts=parts, max_source_length=9, any_model=any_model)

@@ -9,7 +9,7 @@ from transduce.errors import ConfigError
 from transduce.fast.choose import pick_engine
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine
-from transduce.serve.metrics import Metrics
+from transduce.serve.metrics import ServerMetrics
 from transduce.serve.scheduler import ScheduledRequest, Scheduler
 from transduce.translation.translator import Translator
 
@@ -41,7 +41,7 @@ def test_batched_requests_have_the_same_outputs_as_single_ones(
     expected = {
         beam: [best[0].text for best in translator.hypotheses(sources, beam=beam, max_extra=2)] for beam in (1, 2, 4)
     }
-    scheduler = Scheduler(100, Metrics())
+    scheduler = Scheduler(100, ServerMetrics())
     clients = [
         (beam, start, submit(scheduler, translator, sources[start : start + 2], beam=beam))
         for start in range(0, 24, 2)
@@ -56,7 +56,7 @@ def test_samples_depend_on_the_seed_and_not_on_other_requests(translator: Transl
     texts = [source for source, _ in toy_pairs[:12]]
     samples = []
     for others in (0, 5):
-        scheduler = Scheduler(100, Metrics())
+        scheduler = Scheduler(100, ServerMetrics())
         for n in range(others):
             submit(scheduler, translator, texts, sample=True, seed=n)
             submit(scheduler, translator, texts[n:], beam=2)

@@ -72,7 +72,7 @@ class FusedAdam:
     def __init__(self, optimizer: torch.optim.Adam, halves: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
         group, device = optimizer.param_groups[0], halves[0].device
         (self._beta1, self._beta2), self._epsilon = group["betas"], group["eps"]
-        decay = {weight: own["weight_decay"] for own in optimizer.param_groups for weight in own["params"]}
+        decay = {weight: part["weight_decay"] for part in optimizer.param_groups for weight in part["params"]}
         self._decays = any(decay.values())
         self._decays_T = torch.tensor([decay[weight] for weight in weights], device=device)
         moments = ([optimizer.state[weight][name] for name in _MOMENTS] for weight in weights)

@@ -59,7 +59,7 @@ def write(exported: Exported, folder: Path) -> None:
     if (source := source_order(model)) is not None:
         weights[SOURCE_EMBEDDING] = weights[SOURCE_EMBEDDING][source]
     weights["bias"], weights["positions"] = weights["final_logits_bias"][0, order], position_table(model)
-    file = WeightsFile(folder)
+    file = ExternalWeights(folder)
 
     def graph() -> Graph:
         return Graph(library, model.config, weights, file)
@@ -176,7 +176,7 @@ _import_onnx = partial(_import, "onnx", "needs")
 _import_runtime = partial(_import, "onnxruntime", "is verified with")
 
 
-class WeightsFile:
+class ExternalWeights:
     """The file with the weights: each is written once, however many graphs use it."""
 
     def __init__(self, folder: Path) -> None:
@@ -203,7 +203,7 @@ class Graph:
     config: EncoderDecoderConfig
     weights: dict[str, Tensor]
     """With their names in transformers, and `positions`."""
-    file: WeightsFile
+    file: ExternalWeights
     nodes: list[Any] = field(default_factory=list)
     initializers: dict[str, Any] = field(default_factory=dict)
     inputs: list[Any] = field(default_factory=list)

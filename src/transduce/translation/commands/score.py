@@ -88,15 +88,15 @@ def score(
     total, tokens = 0.0, 0
     for start in range(0, len(pairs), _WINDOW):
         sources, targets = zip(*pairs[start : start + _WINDOW], strict=True)
-        for source, target, one in zip(
+        for source, target, scored in zip(
             sources, targets, translator.score(sources, targets, to=direction.target), strict=True
         ):
-            total, tokens = total + one.log_prob, tokens + len(one.tokens)
+            total, tokens = total + scored.log_prob, tokens + len(scored.tokens)
             if jsonl:
-                record = {"source": source, "target": target, **asdict(one), "per_token": one.per_token}
+                record = {"source": source, "target": target, **asdict(scored), "per_token": scored.per_token}
                 print(json.dumps(record, ensure_ascii=False))
             else:
-                print(f"{one.log_prob:.4f}\t{one.per_token:.4f}" if per_token else f"{one.log_prob:.4f}")
+                print(f"{scored.log_prob:.4f}\t{scored.per_token:.4f}" if per_token else f"{scored.log_prob:.4f}")
     perplexity = math.exp(min(-total / tokens, 700))
     log(
         f"{count_pairs(len(pairs))}, {count_pairs(tokens, 'token')}: log-probability {total:.2f}, "

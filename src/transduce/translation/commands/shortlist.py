@@ -108,7 +108,7 @@ def _directions(
     fitting = [pair for pair in facts.get("directions", []) if named and {*pair} == {*named}]
     if not fitting or not facts.get("tagged") or source or target or reverse is not None:
         return [evaluated_direction(facts, path, source, target, reverse)]
-    return [evaluated_direction(facts, path, one, other, None) for one, other in fitting]
+    return [evaluated_direction(facts, path, from_, to, None) for from_, to in fitting]
 
 
 def _targets(facts: dict[str, Any]) -> set[str]:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -30,6 +30,10 @@ from transduce.files.languages import ModelLanguages, base_language, language_of
 from transduce.files.pair_formats import TSV, has_rows
 from transduce.models.folder import find_model
 from transduce.search.options import SearchOptions
+
+if TYPE_CHECKING:
+    from transduce.translation.stages.glossary import Glossary
+    from transduce.translation.translator import Translator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +97,10 @@ class LineOptions:
     long: Annotated[
         Literal["split", "refuse"], typer.Option(help="How to treat a line with more tokens than the model takes.")
     ] = "split"
+
+    @property
+    def needs_confidence(self) -> bool:
+        return self.confidence or self.min_confidence is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,25 +241,7 @@ def translate(
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
     documents = _find_documents(inputs, of_documents.format)
     out = None if out == STANDARD_OUTPUT and not documents else out
-    refuse_conflicts(
-        _CONFLICTS,
-        {
-            "--out": out,
-            "--nbest": options.get("nbest", 1) > 1,
-            "--long refuse": of_lines.long == "refuse",
-            "--min-confidence": of_lines.min_confidence is not None,
-            "--no-protect": not of_text.protect,
-            "documents": documents,
-            "rows": any(isinstance(path, Path) and has_rows(path) for path in inputs),
-            "an output and files": out and arguments,
-        },
-        of_documents,
-        of_lines,
-        of_text,
-        of_ray,
-    )
-    if out:
-        refuse_overwriting(out, inputs)
+    _refuse_options(arguments, inputs, documents, out, options, of_documents, of_lines, of_text, of_ray)
     terms = Glossary.load(of_text.glossary) if of_text.glossary else None
     loading = {
         "device": of_engine.device,
@@ -285,13 +275,12 @@ def translate(
         if path and folder.parent.name == "checkpoints" and folder != path:
             log(f"{path} is not finished; using its newest checkpoint, {folder.name}")
     with announce("loading the model"):
-        from transduce.translation.commands.translate_lines import explain_lines, translate_lines
+        from transduce.translation.commands.translate_lines import explain_lines
         from transduce.translation.translator import Translator
 
         translator = Translator.load(folders, threads=of_engine.threads, **loading, **options)  # type: ignore[arg-type]
     to = target_language(translator.languages, inputs, from_, to)
-    confidence = of_lines.confidence or of_lines.min_confidence is not None
-    if confidence:
+    if of_lines.needs_confidence:
         translator.calibration(to)
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {translator.describe_engine()}")
@@ -302,32 +291,80 @@ def translate(
             translator, documents, out, to=to, source=from_, glossary=terms, retranslate=of_documents.retranslate
         )
     else:
-        protection = translator.pipeline.protection
-        translate_lines(
-            translator,
-            inputs,
-            out,
-            shard=shard,
-            column=of_lines.column,
-            resume=of_lines.resume,
-            jsonl=of_lines.jsonl,
-            min_confidence=of_lines.min_confidence,
-            to=to,
-            glossary=terms,
-            prefix=of_lines.prefix,
-            long=of_lines.long,
-            confidence=confidence,
-            request=request(
-                folders,
-                to,
-                translator.config,
-                terms.terms if terms else None,
-                prefix=of_lines.prefix,
-                column=of_lines.column,
-                protection=protection and protection.patterns,
-                confidence=of_lines.min_confidence,
-            ),
-        )
+        _translate_lines(translator, folders, inputs, out, of_lines, shard, to, terms)
+
+
+def _refuse_options(
+    arguments: Sequence[str] | None,
+    inputs: Sequence[Input],
+    documents: Sequence[tuple[Path, str]],
+    out: Path | None,
+    options: SearchOptions,
+    of_documents: DocumentOptions,
+    of_lines: LineOptions,
+    of_text: TextOptions,
+    of_ray: RayOptions,
+) -> None:
+    """Raise an error if options do not fit together or the inputs, or if the output would overwrite an input."""
+    refuse_conflicts(
+        _CONFLICTS,
+        {
+            "--out": out,
+            "--nbest": options.get("nbest", 1) > 1,
+            "--long refuse": of_lines.long == "refuse",
+            "--min-confidence": of_lines.min_confidence is not None,
+            "--no-protect": not of_text.protect,
+            "documents": documents,
+            "rows": any(isinstance(path, Path) and has_rows(path) for path in inputs),
+            "an output and files": out and arguments,
+        },
+        of_documents,
+        of_lines,
+        of_text,
+        of_ray,
+    )
+    if out:
+        refuse_overwriting(out, inputs)
+
+
+def _translate_lines(
+    translator: "Translator",
+    folders: Sequence[Path],
+    inputs: Sequence[Input],
+    out: Path | None,
+    options: LineOptions,
+    shard: range | None,
+    to: str | None,
+    terms: "Glossary | None",
+) -> None:
+    from transduce.translation.commands.translate_lines import translate_lines
+
+    protection = translator.pipeline.protection
+    translate_lines(
+        translator,
+        inputs,
+        out,
+        shard=shard,
+        column=options.column,
+        resume=options.resume,
+        jsonl=options.jsonl,
+        min_confidence=options.min_confidence,
+        to=to,
+        glossary=terms,
+        prefix=options.prefix,
+        long=options.long,
+        confidence=options.needs_confidence,
+        request=request(
+            folders,
+            to,
+            translator.config,
+            terms.terms if terms else None,
+            prefix=options.prefix,
+            column=options.column,
+            protection=protection and protection.patterns,
+            confidence=options.min_confidence,
+        ),
+    )
 
 
 def _find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[Path, str]]:
@@ -402,11 +439,11 @@ def target_language(
 
 def _default_target(model: ModelLanguages, source: str | None) -> str | None:
     """The model's default target language, with a message, if it has one and the request leaves a choice."""
-    possible = [one for one in model.directions if source in (None, one[0])]
+    possible = [direction for direction in model.directions if source in (None, direction[0])]
     targets = list(dict.fromkeys(target for _, target in possible))
     default = model.default_to
     if default not in targets or len(targets) == 1:
         return None
-    sources = " or ".join(one for one, target in possible if target == default)
+    sources = " or ".join(source_ for source_, target in possible if target == default)
     log(f"translating {sources} to {default}; for another target language, use --to ({', '.join(targets)})")
     return default

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines, rows_of
 from transduce.cli.messages import log
-from transduce.cli.outputs import Output, open_output
+from transduce.cli.outputs import LineOutput, open_output
 from transduce.cli.progress import ProgressBar
 from transduce.errors import ConfigError
 from transduce.files.parquet import Row
@@ -46,7 +46,7 @@ def translate_lines(
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     began = time.monotonic()
     with ExitStack() as stack:
-        output = Output()
+        output = LineOutput()
         if out:
             output = stack.enter_context(open_output(out, inputs, resume=resume, records=jsonl, request=request))
         done = output.done
