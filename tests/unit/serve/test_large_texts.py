@@ -35,7 +35,7 @@ def test_large_texts_are_split_one_at_a_time() -> None:
         service = TranslationService(Scheduler(10, ServerMetrics()), Limits())
         any_model = SimpleNamespace(longest=None)
         model: Any = SimpleNamespace(
-            translator=SimpleNamespace(config=SearchConfig(), parts=parts, max_source_length=9, any_model=any_model)
+            translator=SimpleNamespace(config=SearchConfig(), segments=parts, max_source_length=9, any_model=any_model)
         )
         large = [asyncio.create_task(service.accept(receive, model, ["x" * 5_000])) for _ in range(4)]
         await asyncio.sleep(0)  # they start first
