@@ -27,8 +27,8 @@ docs: $(READY)          ## build the site into build/docs; warnings, such as bro
 
 faults: $(READY)        ## every fault as often as the docs promise: several hours
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 --durations=20 tests/faults
-	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -s --durations=20 tests/system/serve/faults
-	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 tests/system/test_ray.py tests/system/test_slurm.py
+	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -s --durations=20 tests/serve/faults
+	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 tests/cluster/test_ray.py tests/training/test_slurm.py
 
 figures: $(READY)       ## write the figures of the documentation from benchmarks/figures.json, and the diagram of the imports
 	$(BIN)/python docs/figures.py

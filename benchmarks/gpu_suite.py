@@ -23,23 +23,23 @@ from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
 TESTS = {
-    "tests/reference/test_kernels.py": 4,
-    "tests/reference/test_attention_kernels.py": 4,
-    "tests/reference/test_engine_conformance.py": 4,
-    "tests/reference/test_fast_engines.py": 2,
-    "tests/reference/test_attention_implementations.py": 1,
-    "tests/reference/test_generation_engines.py": 1,
-    "tests/system/test_gpu_processes.py": 2,
-    "tests/system/test_predecessors.py": 1,
-    "tests/unit/training/test_steps.py": 1,
-    "tests/unit/nn/test_r_drop.py": 1,
+    "tests/fast/test_kernels.py": 4,
+    "tests/fast/test_attention_kernels.py": 4,
+    "tests/fast/test_engine_conformance.py": 4,
+    "tests/fast/test_fast_engines.py": 2,
+    "tests/nn/test_attention_implementations.py": 1,
+    "tests/fast/test_generation_engines.py": 1,
+    "tests/training/test_gpu_processes.py": 2,
+    "tests/predecessors/test_predecessors_command.py": 1,
+    "tests/training/test_steps.py": 1,
+    "tests/nn/test_r_drop.py": 1,
 }
 """Test files, the slowest first, and the number of processes among which the tests of each are divided."""
 BENCHMARKS = {
     "train_gpu": ["base", "big", "--no-peers", "--rounds", "3", "--steps", "50"],
     "decode": ["gpu", "--no-peers", "--rounds", "5"],
 }
-SMOKE_TESTS = {"tests/unit/parsing/test_brackets.py": 1}
+SMOKE_TESTS = {"tests/parsing/test_brackets.py": 1}
 SMOKE_BENCHMARKS = {"decode": ["gpu", "--smoke", "--no-peers"]}
 AT_ONCE = 12
 TEST_SECONDS, ALL_SECONDS = 290, 470

@@ -15,7 +15,7 @@ are written, or in capitals):
 - `expansions`: abbreviations that models misread, with the words that they stand for, by what must be beside them. At
   the start of a text, the words get a capital letter.
 
-`examples` are run as tests (tests/unit/translation/test_rules.py).
+`examples` are run as tests (tests/translation/test_rules.py).
 """
 
 import re
