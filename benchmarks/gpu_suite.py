@@ -32,7 +32,7 @@ TESTS = {
     "tests/training/test_gpu_processes.py": 2,
     "tests/predecessors/test_predecessors_command.py": 1,
     "tests/training/test_steps.py": 1,
-    "tests/nn/test_r_drop.py": 1,
+    "tests/training/test_r_drop.py": 1,
 }
 """Test files, the slowest first, and the number of processes among which the tests of each are divided."""
 BENCHMARKS = {

@@ -1,1 +1,1 @@
-"""Token shards on disk, the plan of which pairs make which batch, and the demo corpus. Needs no torch."""
+"""Token shards on disk, the plan of which pairs make which batch, and packed batches; only batch.py needs torch."""
