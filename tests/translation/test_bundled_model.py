@@ -67,6 +67,16 @@ def test_countries_are_not_confused(transduce: Any, tmp_path: Path) -> None:
     assert "US-ARMEE" in american
 
 
+def test_a_tag_around_an_initialism_that_ends_a_text_surrounds_its_whole_translation(
+    transduce: Any, tmp_path: Path
+) -> None:
+    outcome = transduce("translate", "--to", "de", "Welcome to the **U.K.**", "WELCOME TO THE **U.K.**", cwd=tmp_path)
+    assert [line.partition("**")[2] for line in outcome.out.splitlines()] == [
+        "Vereinigten Königreich!**",
+        "VEREINIGTEN KÖNIGREICH!**",
+    ]
+
+
 @pytest.mark.parametrize(
     ("to", "text", "words"),
     [

@@ -56,7 +56,7 @@ class Normalize(Stage):
             return text
         readable = self._readable
         if readable.has_initialisms:
-            text = text.substituted(_INITIALISM, _without_full_stops)
+            text = text.edited([_without_full_stops(name) for name in _INITIALISM.finditer(text.characters)])
         if readable.characters.issuperset(_LOW_QUOTES.values()):
             text = text.substituted(_INWARD_QUOTE, lambda quote: _LOW_QUOTES[quote[0]])
         rare = {char for char in _RARE_CHARACTER.findall(text.characters) if char not in readable.characters}
@@ -202,12 +202,15 @@ def _composed(text: str) -> Iterator[Edit]:
             start = place
 
 
-def _without_full_stops(name: re.Match[str]) -> str:
-    """The letters without full stops, except one that also ends a sentence; "US" as the whole text would be "us"."""
+def _without_full_stops(name: re.Match[str]) -> Edit:
+    """The letters without full stops, except one that also ends a sentence: it keeps its place, for alignment.
+
+    "US" as the whole text would be "us".
+    """
     letters = name[0].replace(".", "")
     if name[0] == name.string:
-        return "USA" if letters == "US" else letters
-    return letters + "." * (name.end() == len(name.string))
+        return *name.span(), "USA" if letters == "US" else letters
+    return name.start(), name.end() - (name.end() == len(name.string)), letters
 
 
 def _plain_letters(char: str) -> str:
