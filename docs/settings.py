@@ -30,8 +30,8 @@ def page() -> str:
     sections = {field.name: field.default_factory for field in dataclasses.fields(Recipe)}
     for section, kind in (sections | dict(TASK_SETTINGS)).items():
         if dataclasses.is_dataclass(kind):
-            given = {name: tables.get(section, {}) for name, tables in presets.items()}
-            lines += [f"## {section}", "", f"{inspect.getdoc(kind)}", "", *_table(f"{section}.", kind, given)]
+            preset_values = {name: tables.get(section, {}) for name, tables in presets.items()}
+            lines += [f"## {section}", "", f"{inspect.getdoc(kind)}", "", *_table(f"{section}.", kind, preset_values)]
     for name, kind in MODEL_SETTINGS.items():
         if name != ModelConfig.architecture:
             lines += [
@@ -52,8 +52,8 @@ def _table(prefix: str, kind: type, presets: dict[str, dict[str, object]]) -> li
     for field in dataclasses.fields(kind):
         if dataclasses.is_dataclass(field.default_factory) or "sections" in field.metadata:
             continue
-        given = {name: values.get(field.name) for name, values in presets.items()}
-        others = ", ".join(f"{name} {value}" for name, value in given.items() if value not in (None, field.default))
+        values = {name: settings.get(field.name) for name, settings in presets.items()}
+        others = ", ".join(f"{name} {value}" for name, value in values.items() if value not in (None, field.default))
         default = "" if field.default in (None, (), dataclasses.MISSING) else str(field.default)
         default += f"; {others}" if others else ""
         lines.append(f"| `{prefix}{field.name}` | {default} | {texts[field.name]} |")

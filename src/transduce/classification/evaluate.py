@@ -52,8 +52,8 @@ def evaluate_classes(request: Evaluation) -> None:
     """Print accuracy, macro F1 and the confusion matrix of a classifier on labelled texts or images."""
     request.require_effect()
     src, refs, test = request.src, request.refs, request.test
-    alone = len(request.folders) == 1 and not request.hyps and not request.out
-    if not alone or (test is None) != (src is not None and len(refs) == 1):
+    by_itself = len(request.folders) == 1 and not request.hyps and not request.out
+    if not by_itself or (test is None) != (src is not None and len(refs) == 1):
         raise ConfigError(
             "a classifier is evaluated by itself, with labelled texts or images: give --test, or --src and --ref "
             "with images and labels as IDX files"
