@@ -19,6 +19,11 @@ def form_of_address(text: str, language: str | None) -> Formality | None:
     return found[0] if len(found) == 1 else None
 
 
+def has_forms_of_address(language: str) -> bool:
+    """Whether a language has two forms of address, and rules that tell them apart."""
+    return bool(_patterns(base_language(language)))
+
+
 @cache
 def _patterns(language: str | None) -> dict[Formality, re.Pattern[str]]:
     address = rules_of(language).get("address", {})
