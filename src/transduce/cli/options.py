@@ -37,6 +37,7 @@ ModelsOption = Annotated[
         show_default="the bundled model: English, German, French",
     ),
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 ReverseOption = Annotated[
     bool | None,
     typer.Option(

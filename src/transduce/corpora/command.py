@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from transduce.cli.options import Command, JsonOption
+from transduce.cli.options import Command, ForceOption, JsonOption
 from transduce.files.texts import one_line
 
 data = typer.Typer(help="Download and check parallel corpora.", no_args_is_help=True, rich_markup_mode=None)
@@ -89,6 +89,7 @@ def check(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File to write the pairs that pass to: .tsv or .jsonl.")
     ] = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check a corpus for leaks, duplicates, misaligned pairs and wrong languages.
@@ -106,7 +107,7 @@ def check(
     if not corpus:
         raise ConfigError("there is no text to check; give a .tsv or .jsonl file, or --src and --tgt")
     if out:
-        refuse_overwriting(out, (Path(name) for entry in [*corpus, *unseen] for name in entry))
+        refuse_overwriting(out, (Path(name) for entry in [*corpus, *unseen] for name in entry), force=force)
     report = run(corpus, unseen, out, lambda line: print(one_line(line), file=sys.stderr))
     if as_json:
         print(json.dumps(asdict(report), indent=1, ensure_ascii=False))

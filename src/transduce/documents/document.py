@@ -25,6 +25,8 @@ class ReadOptions:
     """Target language, if it is known."""
     retranslate: bool = False
     """Whether texts that have a translation in the file are translated again."""
+    output: str | None = None
+    """Format of the translation, if the format of the file is only read."""
 
     def require_languages(self, name: str, source: str | None, target: str | None) -> None:
         """Raise an error if the file called `name` tells other languages; regions and unusual codes are ignored."""
@@ -136,6 +138,8 @@ class Document:
         self._members, self._pack = members, pack
         self._units = [(name, unit) for name, splicer in members.items() for unit in reversed(splicer.units)]
         self.texts = [text for _, unit in self._units for text in unit.texts]
+        self.warning = ""
+        """What the translation lacks, if anything."""
 
     def write(self, outputs: Sequence[AlignedTranslation]) -> bytes:
         """The file with the translation of each text."""
@@ -149,6 +153,13 @@ class Document:
 def text_document(splicer: Splicer, encoding: str) -> Document:
     """The document of a text file. A character that the encoding lacks becomes a character reference."""
     return Document({"": splicer}, lambda written: written[""].encode(encoding, "xmlcharrefreplace"))
+
+
+def read_text(data: bytes, name: str, _: ReadOptions) -> Document:
+    """Read a text file, each line of which is translated separately."""
+    source, encoding = decode_text(data, name)
+    lines = ((match, text_unit(match[0], unchanged)) for match in re.finditer(r"\S(?:[^\n]*\S)?", source))
+    return text_document(Splicer(source, [(*match.span(), unit) for match, unit in lines if unit]), encoding)
 
 
 def has_words(tagged: TaggedText) -> bool:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.options import DeviceOption, ModelOption, ToOption, search_options
+from transduce.cli.options import DeviceOption, ForceOption, ModelOption, ToOption, search_options
 from transduce.search.options import SearchOptions
 
 
@@ -15,6 +15,7 @@ def inspect(
     model: ModelOption = None,
     to: ToOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write.")] = Path("look.html"),
+    force: ForceOption = False,
     *,
     options: SearchOptions,
     prefix: Annotated[str, typer.Option(help="Text that the output starts with.")] = "",
@@ -31,11 +32,12 @@ def inspect(
     predictions at <mask>. A search option that is not given has the value stored with the model, usually the default
     shown here.
     """
-    from transduce.cli.outputs import require_file_output
+    from transduce.cli.outputs import refuse_overwriting, require_file_output
     from transduce.errors import ConfigError
     from transduce.models.folder import find_model, read_card
 
     require_file_output(out)
+    refuse_overwriting(out, force=force)
     architecture = read_card(find_model(model))["architecture"]
     shown = [text]
     if architecture in ("decoder_only", "encoder_only"):

@@ -25,7 +25,7 @@ from starlette.types import Message
 from transduce.documents.document import AlignedTranslation, Document, ReadOptions
 from transduce.documents.read import read_document
 from transduce.errors import DataError
-from transduce.files.document_formats import DOCUMENT_SUFFIXES, document_format
+from transduce.files.document_formats import DOCUMENT_SUFFIXES, document_format, translated_name
 from transduce.files.languages import language_name
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits, error_location
@@ -98,8 +98,9 @@ class DocumentJobs:
             if source == target:
                 raise HttpError(400, f"the file is already in {language_name(target)} ({target})")
         model = self._models.by_languages(source, target)
-        path = Path(name)
-        job = DocumentJob(secrets.token_urlsafe(24), f"{path.stem}.{target}{path.suffix}", total=len(document.texts))
+        job = DocumentJob(
+            secrets.token_urlsafe(24), translated_name(Path(name), kind, target), total=len(document.texts)
+        )
         self._forget_oldest()
         self._jobs[job.id] = job
         job.task = asyncio.create_task(self._run(job, document, model, target))
