@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from transduce.errors import DataError
+from transduce.files.files import decode_text
 from transduce.files.languages import base_language
 from transduce.tokenizers.token_ranges import Span
 from transduce.translation.markup import TaggedText
@@ -44,11 +45,6 @@ class AlignedTranslation(NamedTuple):
     """Pairs of ranges of characters, of the source text and of the translation."""
 
 
-def unchanged(text: str) -> str:
-    """The text itself."""
-    return text
-
-
 def escape_xml(text: str) -> str:
     """Text as XML; quotes need no escape outside of attributes."""
     return html.escape(text, quote=False)
@@ -65,7 +61,7 @@ class Unit:
     """Makes the source of the unit from the markup of its translations."""
     copy: bool = True
     """Whether it stays as it is if every translation equals its text; not so if the file has both languages."""
-    layout: Callable[[str], str] = unchanged
+    layout: Callable[[str], str] = str
     """Breaks a translation into lines: replaces some of its spaces by newlines."""
 
     def translated(self, outputs: Sequence[AlignedTranslation]) -> str | None:
@@ -158,7 +154,7 @@ def text_document(splicer: Splicer, encoding: str) -> Document:
 def read_text(data: bytes, name: str, _: ReadOptions) -> Document:
     """Read a text file, each line of which is translated separately."""
     source, encoding = decode_text(data, name)
-    lines = ((match, text_unit(match[0], unchanged)) for match in re.finditer(r"\S(?:[^\n]*\S)?", source))
+    lines = ((match, text_unit(match[0], str)) for match in re.finditer(r"\S(?:[^\n]*\S)?", source))
     return text_document(Splicer(source, [(*match.span(), unit) for match, unit in lines if unit]), encoding)
 
 
@@ -175,25 +171,3 @@ def has_words(tagged: TaggedText) -> bool:
 def tagged_text(text: str) -> TaggedText:
     """A text without tags."""
     return TaggedText(" ".join(text.split()), [])
-
-
-def decode_text(data: bytes, name: str, declared: "re.Pattern[bytes] | None" = None) -> tuple[str, str]:
-    """The text of a file, and its encoding: that of the byte order mark, or declared by this pattern, or UTF-8."""
-    encoding = "utf-8"
-    if data.startswith(b"\xef\xbb\xbf"):
-        encoding = "utf-8-sig"
-    elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
-    elif declared and (found := declared.search(data, 0, 4096)):
-        encoding = found[1].decode("ascii")
-    try:
-        text = data.decode(encoding)
-    except LookupError:
-        raise DataError(f"{name}: the encoding {encoding} is not known; convert the file to UTF-8") from None
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise DataError(f"{name}, line {line}: not {encoding.upper()}; convert the file with iconv") from None
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise DataError(f"{name}, line {line}: a NUL character; this is not a text file")
-    return text, encoding

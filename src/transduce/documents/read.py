@@ -13,7 +13,6 @@ from transduce.documents.document import (
     ReadOptions,
     Splicer,
     Unit,
-    decode_text,
     escape_xml,
     has_words,
     read_text,
@@ -28,6 +27,7 @@ from transduce.documents.pdf import read_pdf
 from transduce.documents.po import read_po
 from transduce.documents.subtitles import read_srt, read_vtt
 from transduce.files.document_formats import TEXT
+from transduce.files.files import decode_text
 
 _CHARSET = re.compile(rb"""<meta\b[^>]*\bcharset\s*=\s*["']?\s*([A-Za-z0-9_-]+)""", re.IGNORECASE)
 _WITHOUT_QUOTES = re.compile(r"""[^\s"'`=<>]+""")
