@@ -68,7 +68,7 @@ def translate_with_ray(
     record = request(folders, to, search, wording, column=column, **others)
     outputs = [out / path.name for path in files]
     for path in outputs:
-        refuse_overwriting(path, force=force, resume=resume, resumable=True)
+        refuse_overwriting(path, files, force=force, resume=resume, resumable=True)
     with (
         _recorded(RequestRecord(out.resolve(), record), outputs, resume=resume),
         ProgressBar(lambda: count_lines(inputs), 0, hidden=False) as progress,

@@ -262,7 +262,7 @@ def translate(
     documents = _find_documents(inputs, of_documents.format)
     out = None if out == STANDARD_OUTPUT and not documents else out
     _refuse_options(arguments, inputs, documents, out, options, of_documents, of_lines, of_text, of_ray)
-    if out:
+    if out and not of_ray.ray:
         refuse_overwriting(out, inputs, force=force, resume=of_lines.resume, resumable=not documents)
     wording = of_text.wording
     loading = {
