@@ -127,7 +127,7 @@ class Pipeline:
         self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
         sources = {target: self._sources(target) for target in (None, *(target for _, target in directions))}
-        protect = Protect(readable, uses_slots)
+        protect = Protect(readable, uses_slots, sources)
         self.tags = Tags(aligns)
         self.split = Split(protect, by_sentence)
         self.stages: list[Stage] = [
@@ -276,7 +276,7 @@ class Pipeline:
     def _context(self, line: Line, wording: Wording, *, protect: bool = True, has_prefix: bool = False) -> Context:
         protection = self.protection if protect else None
         source = self.source_language(line.target)
-        return Context(source, line.target, wording.glossary, wording.formality, protection, has_prefix)
+        return Context(source, line.target, wording.glossary, wording.formality, wording.locale, protection, has_prefix)
 
     def _encode_prefix(self, line: Line) -> list[int]:
         tokens = self.tokenizer.target.encode(line.prefix) if line.prefix else []

@@ -168,7 +168,8 @@ class Translator:
 
         `to` is the target language, which a model with several target languages requires; a list names one for each
         text. Of the options, `glossary` has terms whose translations every sentence uses, and `formality` is formal or
-        informal (for models that were trained with augment.formality); the others are the fields of SearchConfig
+        informal (for models that were trained with augment.formality), and `locale=False` leaves numbers, prices and
+        times as they are instead of writing them as the target language does; the others are the fields of SearchConfig
         (beam=1 is greedy).
         """
         if isinstance(texts, str):
@@ -292,12 +293,15 @@ class Translator:
         to: str | None = None,
         *,
         formality: Formality | None = None,
+        locale: bool = True,
         protect: bool = True,
     ) -> list[Segment]:
         """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`."""
         target = self.target(to)
         self.pipeline.require_formality(formality, target)
-        return self.pipeline.segments([Line(text, prefix, target)], Wording.of(glossary, formality), protect=protect)[0]
+        return self.pipeline.segments(
+            [Line(text, prefix, target)], Wording.of(glossary, formality, locale), protect=protect
+        )[0]
 
     def whole(self, text: str, to: str | None = None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""
@@ -380,7 +384,9 @@ class Translator:
         """
         wording, search = split_options(options)
         config = self.config.with_options(search)
-        segments = self.segments(text, glossary=wording.glossary, to=to, formality=wording.formality)
+        segments = self.segments(
+            text, glossary=wording.glossary, to=to, formality=wording.formality, locale=wording.locale
+        )
         results = search_all(self.engine_for(config), segments, config)
         found, repaired = (
             decode(self.reader, self.tokenizer, segments, hypotheses, align=False)
