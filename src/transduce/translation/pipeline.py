@@ -40,7 +40,7 @@ from transduce.tokenizers.symbols import SLOTS, describe, language_tag, tag_pref
 from transduce.translation.stages.glossary import Glossary, Terms
 from transduce.translation.stages.normalize import Expand, Normalize, Readable
 from transduce.translation.stages.protect import Protect, Protection
-from transduce.translation.stages.slots import Slots
+from transduce.translation.stages.slots import Slots, reserved_tokens
 from transduce.translation.stages.split import Split
 from transduce.translation.stages.tags import Tags
 from transduce.translation.stages.truecase import Truecase
@@ -112,6 +112,7 @@ class Pipeline:
         """
         self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
         self.protection, self.uses_slots, self._directions = protection, uses_slots, directions
+        self._reserved = reserved_tokens(tokenizer.target)
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
         sources = {target: self._sources(target) for target in (None, *(target for _, target in directions))}
         protect = Protect(readable, uses_slots)
@@ -292,7 +293,11 @@ class Pipeline:
             if required
             else ()
         )
-        return Segment(tokens, list(prefix), original, source, context.target, terms=tuple(sorted(terms)))
+        once = tuple(self._reserved[SLOTS.index(wanted.slot)] for wanted in source.required if wanted.slot)
+        return Segment(
+            tokens, list(prefix), original, source, context.target,
+            terms=tuple(sorted(terms)), reserved=self._reserved, once=once,
+        )  # fmt: skip
 
 
 def _shown(text: Text, before: Text) -> str:
