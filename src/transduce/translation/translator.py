@@ -107,7 +107,7 @@ class Translator:
             longest_prefix=model.longest,
         )
         """What happens to a text before and after the search."""
-        self._repairer = Repairer(self.reader, tokenizer)
+        self._repairer = Repairer(self.reader, self.pipeline)
 
     @classmethod
     def load(
