@@ -88,7 +88,7 @@ class Repairer:
         engine: Engine,
     ) -> dict[Place, list[int]]:
         """Complete outputs of another search, with rewritten sources, in place of those that lack something."""
-        jobs = {i: job for (i, _), lacks in reversed(lacking.items()) if (job := rewrite(segments[i], lacks))}
+        jobs = {i: job for (i, _), lacks in [*lacking.items()][::-1] if (job := rewrite(segments[i], lacks))}
         narrow = replace(config, beam=max(config.nbest, (config.beam + 1) // 2))  # it takes less time at the same BLEU
         changed: dict[Place, list[int]] = {}
         for (i, job), found in zip(jobs.items(), search_all(engine, [*jobs.values()], narrow), strict=True):
