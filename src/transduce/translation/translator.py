@@ -20,7 +20,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import SLOTS, language_tag
+from transduce.tokenizers.symbols import language_tag
 from transduce.tokenizers.token_ranges import Span as Range
 from transduce.tokenizers.token_ranges import align_characters
 from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
@@ -30,6 +30,7 @@ from transduce.translation.scoring import score_pairs
 from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.repair import Repairer
 from transduce.translation.stages.search import decode, line_spans, pieces, translate_stream
+from transduce.translation.stages.slots import reserved_tokens
 from transduce.translation.text import Segment
 from transduce.translation.translation import PairScore, Translation, Translations, join
 from transduce.translation.wording import Terms, TranslateOptions, Wording, split_options
@@ -92,8 +93,7 @@ class Translator:
         """The target language that `transduce translate` takes if none is named and there are several."""
         self.calibrations = dict(calibrations or {})
         """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
-        sides = (tokenizer, tokenizer.target)
-        uses_slots = uses_slots and all(slot in side.symbol_ids for side in sides for slot in SLOTS)
+        uses_slots = uses_slots and all(reserved_tokens(side) for side in (tokenizer, tokenizer.target))
         self.pipeline = Pipeline(
             tokenizer,
             max_source_length,
@@ -108,7 +108,7 @@ class Translator:
             longest_prefix=model.longest,
         )
         """What happens to a text before and after the search."""
-        self._repairer = Repairer(self.reader, tokenizer)
+        self._repairer = Repairer(self.reader, self.pipeline)
 
     @classmethod
     def load(
