@@ -54,14 +54,8 @@ def package_name(exported: Exported) -> str:
 
 def _metadata(exported: Exported) -> dict[str, object]:
     source, target = _languages(exported)
-    return {
-        "package_version": _VERSION,
-        "argos_version": "1.9",
-        "from_code": source,
-        "from_name": language_name(source),
-        "to_code": target,
-        "to_name": language_name(target),
-    }
+    names = {"from_name": language_name(source), "to_name": language_name(target)}
+    return {"package_version": _VERSION, "argos_version": "1.9", "from_code": source, "to_code": target, **names}
 
 
 def _languages(exported: Exported) -> tuple[str, str]:

@@ -79,14 +79,11 @@ _IGNORED = ("alignment_heads", "alignment_layer", "embeddings_merge", "alibi_use
 def read_ctranslate2(folder: Path, options: Mapping[str, Any]) -> Original:
     """The model of a folder, given the content of its `config.json`."""
     settings, weights = _read_model(folder / "model.bin")
-    settings |= {
-        "suppress_tokens": options.get("suppress_ids"),
-        "layer_norm_epsilon": options.get("layer_norm_epsilon"),
-    }
     if settings["model_type"] == "whisper":
-        del settings["layer_norm_epsilon"]
+        settings["suppress_tokens"] = options.get("suppress_ids")
         tokenizer = read_tokenizer(folder, settings, settings["vocab_size"])
     else:
+        settings["layer_norm_epsilon"] = options.get("layer_norm_epsilon")
         tokenizer = _read_vocabulary(folder, settings, options)
     return Original("CTranslate2", settings, weights, tokenizer, read_notes(folder))
 

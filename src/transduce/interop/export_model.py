@@ -98,15 +98,10 @@ def export_model(
         vocabulary = export_vocabulary(saved.tokenizer, languages)
     except ModelError as error:
         raise ModelError(f"{folder}: {error}") from None
-    exported = Exported(
-        model,
-        saved.tokenizer,
-        vocabulary,
-        facts,
-        build(SearchConfig, facts.get("search", {}), str(folder)),
-        _direction(facts, source, target, required=exporter.one_direction),
-        min(facts.get("max_length", 256), model.longest or 2**16),
-    )
+    search = build(SearchConfig, facts.get("search", {}), str(folder))
+    direction = _direction(facts, source, target, required=exporter.one_direction)
+    longest = min(facts.get("max_length", 256), model.longest or 2**16)
+    exported = Exported(model, saved.tokenizer, vocabulary, facts, search, direction, longest)
     texts = sample_texts(saved.tokenizer) if sentences is None else list(sentences)
     if not texts:
         raise ConfigError("no sentences to verify the export with; give a file with at least one line")

@@ -132,10 +132,11 @@ def _settings(fields: dict[str, Any], *, tied: bool) -> dict[str, Any]:
     for name, value in fields.items():
         if name.startswith(f"{kind}.") and name not in known and value not in (0, False, "none", "default"):
             raise ModelError(f"GGUF models with {name:.60} = {value!s:.40} cannot be imported")
-    widths = {fields.get(f"{kind}.{name}") for name in ("attention.key_length", *table["gguf_ignored"][1:])} - {None}
-    width = fields[f"{kind}.embedding_length"] // fields[f"{kind}.attention.head_count"]
-    if widths - {fields.get(f"{kind}.attention.key_length", width)}:
-        raise ModelError(f"GGUF models with heads of different widths ({sorted(widths)}) cannot be imported")
+    width = fields.get(f"{kind}.attention.key_length")
+    width = width or fields[f"{kind}.embedding_length"] // fields[f"{kind}.attention.head_count"]
+    for name in table["gguf_ignored"][1:]:  # other widths of heads
+        if fields.get(f"{kind}.{name}", width) != width:
+            raise ModelError(f"GGUF models with {kind}.{name} = {fields[f'{kind}.{name}']!s:.40} cannot be imported")
     settings = {ours: fields.get(f"{kind}.{theirs}") for ours, theirs in table["gguf"].items()}
     return {"model_type": kind, "tie_word_embeddings": tied, **settings}
 

@@ -374,14 +374,9 @@ def _content(name: str, array: npt.NDArray[Any]) -> tuple[int, bytes]:
 
 def check(model: Model) -> EncoderDecoder:
     found = require_exportable(
-        model,
-        "Marian",
-        decoder_cell=("attention", "ssru"),
-        norm=("post",),
-        activation=("relu", "swish"),
-        embedding=("scaled",),
-        tie_output=(True,),
-    )
+        model, "Marian", decoder_cell=("attention", "ssru"), norm=("post",), activation=("relu", "swish"),
+        embedding=("scaled",), tie_output=(True,),
+    )  # fmt: skip
     if any(getattr(found.config, name) != value for name, value in _NEEDED.items()):
         settings = ", ".join(f"model.{name} = {str(value).lower()}" for name, value in _NEEDED.items())
         raise ModelError(f"Marian has sinusoids, a start of outputs and norms of its own: train with {settings}")
