@@ -82,7 +82,6 @@ def whisper_shapes(size: int) -> Shapes:
     shapes: Shapes = {
         "model.decoder.embed_tokens.weight": (size, WIDTH),
         "model.decoder.embed_positions.weight": (POSITIONS, WIDTH),
-        "model.encoder.embed_positions.weight": (50, WIDTH),
         "model.encoder.conv1.weight": (WIDTH, 80, 3),
         "model.encoder.conv1.bias": (WIDTH,),
         "model.encoder.conv2.weight": (WIDTH, WIDTH, 3),
