@@ -10,8 +10,8 @@ from transduce.training.recipe import Recipe
 # Settings that may change when a run is resumed: they affect only its length, output and checkpoints. Training text may
 # move to other files, because a run compares the digests of their content.
 FREE_TO_CHANGE = {
-    *("train.steps", "train.minutes", "train.patience", "train.log_every", "train.valid_sentences", "train.samples"),
-    *("train.save_every", "train.keep"),
+    *("train.steps", "train.minutes", "train.adapts", "train.patience", "train.log_every", "train.valid_sentences"),
+    *("train.samples", "train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
     *("data.replay", "data.back_translated", "data.by_sentence", "data.truecase", "data.src_lang", "data.tgt_lang"),
     *("search", "train.criterion", "train.bleu_tokenizer", "train.tensorboard", "train.wandb"),

@@ -75,12 +75,9 @@ class RunFolder:
                 reason = f"{self.path} was started with this text in another order, or by another version of transduce"
             raise RunError(f"{reason}; restore it to resume, or choose another --out to start a new run")
         progress = load_checkpoint(checkpoint, model, optimizer)
+        progress.elapsed = max(progress.elapsed, progress.seconds)  # older versions did not keep it
         self._log(f"resuming from {checkpoint}")
         return progress
-
-    def changes(self, recipe: Recipe) -> list[str]:
-        """All settings in which a recipe differs from that of the folder."""
-        return differences(build(Recipe, read_toml(self.config), str(self.config)), recipe, free=set())
 
     def _is_ours(self, name: str) -> bool:
         """Whether a run that was killed before it wrote its recipe may have left a file of this name."""
@@ -137,12 +134,16 @@ class RunFolder:
         measured = any(record["kind"] != "start" for record in self.metrics.records)
         return bool(self.has_checkpoint or measured or self.bad_batches.exists())
 
-    def finished_scores(self, step: int) -> dict[str, float] | None:
-        """The scores of the model that was finished at this step; None if there is none."""
-        if not (self.model / CARD).exists():
+    def finished_scores(self, step: int, recipe: Recipe, reason: str) -> dict[str, float] | None:
+        """The scores of the model that was finished at this step, for this reason, if there is one; logs that it is."""
+        facts = read_card(self.model)["facts"] if (self.model / CARD).exists() else {}
+        if facts.get("steps") != step:
             return None
-        facts = read_card(self.model)["facts"]
-        return facts["scores"] if facts.get("steps") == step else None
+        self._log(f"{self.model} is finished after step {step:,} ({reason}); raise it to train further")
+        if changed := differences(build(Recipe, read_toml(self.config), str(self.config)), recipe, free=set()):
+            self._log(f"warning: settings that differ have no effect on it: {'; '.join(changed)}")
+        scores: dict[str, float] = facts["scores"]
+        return scores
 
     def write_model(self, model: Model, tokenizer: AnyTokenizer, facts: dict[str, Any]) -> None:
         """Write the finished model; the folder appears by a rename, so that it is never incomplete."""
