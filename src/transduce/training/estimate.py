@@ -70,7 +70,7 @@ def readable(number: float) -> str:
 def duration(hours: float) -> str:
     """A time in minutes, hours or days."""
     if hours < 1:
-        return f"{max(1, round(60 * hours))} minutes"
+        return f"{60 * hours:.0f} minutes" if hours >= 1.5 / 60 else "a minute"
     return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:,.0f} days"
 
 
