@@ -12,7 +12,7 @@ from transduce.training.display import clock_time
 from transduce.training.metrics import Record, read_records
 from transduce.training.recipe import Recipe
 from transduce.training.report import all_settings, changed_settings, points_of, speeds, write_page
-from transduce.training.task_registry import TASKS
+from transduce.training.task import TASKS
 
 COLOURS = "abcdef"
 

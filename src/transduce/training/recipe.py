@@ -18,8 +18,7 @@ from transduce.search.options import SearchConfig
 from transduce.tokenizers.symbols import require_user_symbols
 from transduce.tokenizers.tokenizer import TokenizerConfig
 from transduce.training.start_from import add_symbols, inherited_settings, require_inherited, with_directions
-from transduce.training.task import Task
-from transduce.training.task_registry import TASK_SETTINGS, TASKS, settings_class
+from transduce.training.task import TASK_SETTINGS, TASKS, Task, settings_class
 from transduce.training.train_config import ADAPTABLE, TrainConfig
 
 DEFAULT_PRESET = "small"

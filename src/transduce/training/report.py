@@ -15,8 +15,7 @@ from transduce.training.charts import CHART_STYLE, Point, Series, heat_map, line
 from transduce.training.display import clock_time
 from transduce.training.metrics import Metrics, Record
 from transduce.training.recipe import Recipe
-from transduce.training.task import Task
-from transduce.training.task_registry import TASKS
+from transduce.training.task import TASKS, Task
 
 _STEPS = 6
 """Number of steps at which the output of a sample is shown."""
