@@ -187,7 +187,7 @@ FEATURES = {
     "documents": Feature(hooks={"translate_documents": "transduce.documents.translate:translate_documents"}),
     "serve": Feature(commands={"serve": "transduce.serve.command:serve"}),
     "corpora": Feature(
-        commands={"demo": "transduce.corpora.demo_command:demo", "data": "transduce.corpora.command:data"},
+        commands={"demo": "transduce.corpora.command:demo", "data": "transduce.corpora.command:data"},
         hooks={"missing_text": "transduce.corpora.get.catalogue:how_to_get"},
     ),
     "cluster": Feature(hooks={"translate_with_ray": "transduce.cluster.ray:translate_with_ray"}),
