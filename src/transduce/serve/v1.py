@@ -18,6 +18,7 @@ from transduce.inspect.request import can_inspect
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.serve.api_keys import ApiKeys
+from transduce.serve.documents import document_suffixes
 from transduce.serve.limits import ClientDisconnectedError, HttpError
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, ErrorResponse, read_json, request_body
 from transduce.serve.served_models import Detector, ServedModels
@@ -175,6 +176,7 @@ class TranslatorFacts(BaseModel):
     directions: list[tuple[str | None, str | None]] = Field(description="Source and target; null if not known.")
     tagged: bool = Field(description="Whether requests must name the target language.")
     inspect: bool = Field(description="Whether /inspect/look accepts it.")
+    aligns: bool = Field(description="Whether /v1/translate can align its outputs.")
 
 
 class Translators(BaseModel):
@@ -184,6 +186,7 @@ class Translators(BaseModel):
     languages: dict[str, str] = Field(description="The English name of each language code.")
     key_required: bool
     characters: int = Field(description="Maximum number of characters of a request.")
+    formats: list[str] = Field(description="The suffixes of the documents that are translated.")
 
 
 def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys, detector: Detector) -> APIRouter:
@@ -270,12 +273,14 @@ def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys, 
                     directions=list(dict.fromkeys(model.directions)),
                     tagged=model.translator.tagged,
                     inspect=can_inspect(model.translator),
+                    aligns=model.translator.any_model.aligns,
                 )
                 for model in models.models
             ],
             languages={code: language_name(code) for code in codes},
             key_required=bool(keys),
             characters=service.limits.characters,
+            formats=document_suffixes(),
         )
 
     return router
