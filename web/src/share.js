@@ -32,7 +32,9 @@ async function saveFile() {
     return response.text();
   }));
   const data = new Uint8Array(bytes).reduce((all, byte) => all + String.fromCharCode(byte), "");
-  const scripts = `<script type="text/plain" id="inspection">${btoa(data)}</script><script type="text/plain" id="view">${currentView()}</script><script>${script}</script>`;
-  const content = page.replace(/<link rel="stylesheet"[^>]*>/, () => `<style>${style}</style>`).replace(/<script [^>]*src=[^>]*><\/script>/, () => scripts);
-  saveBlob(new Blob([content], { type: "text/html" }), "look.html");
+  const head = page.split("</head>")[0].replace(/<link rel="stylesheet"[^>]*>/, "");
+  const tag = (name, attributes, content) => `<${name}${attributes}>${content}</${name}>`;
+  const scripts = [[' type="text/plain" id="inspection"', btoa(data)], [' type="text/plain" id="view"', currentView()], ["", script]];
+  const body = `<div id="page"></div>${scripts.map(([attributes, content]) => tag("script", attributes, content)).join("\n")}`;
+  saveBlob(new Blob([`${head}${tag("style", "", style)}</head>\n${tag("body", "", body)}\n</html>\n`], { type: "text/html" }), "look.html");
 }

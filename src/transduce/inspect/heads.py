@@ -39,6 +39,11 @@ class Head:
     layer: int
     head: int
 
+    @property
+    def module(self) -> str:
+        """The name of its attention module in the model."""
+        return module_name(self.stack, self.layer)
+
 
 def module_name(stack: Stack, layer: int) -> str:
     """The name of a layer's attention module in the model."""
@@ -91,7 +96,7 @@ def without_heads(model: M, heads: Iterable[Head]) -> M:
     """
     ablated = sharing_copy(model)
     for head in heads:
-        attention = ablated.get_submodule(module_name(head.stack, head.layer))
+        attention = ablated.get_submodule(head.module)
         assert isinstance(attention, SelfAttention | CrossAttention)
         weight, d_v = attention.out.weight.clone(), attention.heads.d_v
         weight[:, head.head * d_v : (head.head + 1) * d_v] = 0
@@ -143,7 +148,7 @@ def head_numbers(translator: Translator, request: HeadRequest) -> HeadNumbers:
 def _projections(model: EncoderDecoder, head: Head, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of all heads of the layer, in a forward pass."""
     model = sharing_copy(model)  # other threads may use the original
-    attention, arguments = model.get_submodule(module_name(head.stack, head.layer)), list[Any]()
+    attention, arguments = model.get_submodule(head.module), list[Any]()
     attention.register_forward_pre_hook(lambda _, args: arguments.extend(args))
     model(batch)
     x_ND, segments, *memory = arguments
