@@ -20,6 +20,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/python .ci/structure.py
 	$(BIN)/python docs/figures.py --check
 	$(BIN)/python docs/imports.py --check
+	$(BIN)/python docs/locales.py --check
 	$(BIN)/python .ci/audit.py
 
 docs: $(READY)          ## build the site into build/docs; warnings, such as broken links, are errors

@@ -16,7 +16,7 @@ and what their translation must contain.
 | slots     | symbols for what is protected                 | what they stand for                                  |
 | normalize | usual forms of rare characters, "UK" for U.K. |                                                      |
 | expand    | words for abbreviations                       |                                                      |
-| language  | the tag of the target language                |                                                      |
+| language  | symbols of target language and formality      |                                                      |
 | search    | runs the model; adds what the output lacks    |                                                      |
 
 Two places depart from a plain list of functions from a text to a text:
@@ -32,24 +32,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 from transduce.files.languages import Direction
 from transduce.files.texts import require_text
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import SLOTS, describe, language_tag, tag_prefix
-from transduce.translation.stages.glossary import Glossary, Terms
+from transduce.tokenizers.symbols import FORMALITY, SLOTS, describe, language_tag, tag_prefix
+from transduce.translation.formality import Formality, has_forms_of_address
+from transduce.translation.stages.glossary import Terms
 from transduce.translation.stages.normalize import Expand, Normalize, Readable
 from transduce.translation.stages.protect import Protect, Protection
-from transduce.translation.stages.slots import Slots
+from transduce.translation.stages.slots import Slots, reserved_tokens
 from transduce.translation.stages.split import Split
 from transduce.translation.stages.tags import Tags
 from transduce.translation.stages.truecase import Truecase
-from transduce.translation.text import Context, Found, Segment, Stage, Text
+from transduce.translation.text import Context, Edit, Found, Required, Segment, Stage, Text
+from transduce.translation.wording import Wording
 
 Step = tuple[int, str, str]
 """The number of a segment, or 0 for the line, the name of a stage, and the text after it."""
+_TERMS_PER_SOURCE = 4
+"""Maximum number of tokens of the terms in an output, as a multiple of those of the longest source: it bounds time."""
 _ELLIPSIS = re.compile(r"…|\.\.\.")
-_SYMBOL = re.compile(f"[{''.join(SLOTS)}]|{language_tag('[^ ]*?')}")
+_SYMBOL = re.compile(f"[{''.join([*SLOTS, *FORMALITY.values()])}]|{language_tag('[^ ]*?')}")
+
+
+_DEFAULT = Wording()
 
 
 class Line(NamedTuple):
@@ -77,13 +84,18 @@ class Ellipsis(Stage):
         return replace(output, text=output.text.removesuffix(".").removesuffix("!") + "…")
 
 
-class LanguageTag(Stage):
-    """Puts the tag that selects the target language before a text, as multilingual models read it."""
+class Language(Stage):
+    """Puts symbols before a text: the tag of the target language, as multilingual models read it, and formality."""
 
     name = "language"
 
+    def __init__(self, tagged: bool) -> None:
+        self._tagged = tagged
+
     def apply(self, text: Text, context: Context) -> Text:
-        return text.edited([(0, 0, tag_prefix(context.target))]) if context.target else text
+        tag = tag_prefix(context.target if self._tagged else None)
+        form = f"{FORMALITY[context.formality]} " if context.formality else ""
+        return text.edited([(0, 0, tag + form)]) if tag or form else text
 
 
 class Pipeline:
@@ -99,6 +111,7 @@ class Pipeline:
         tagged: bool = False,
         protection: Protection | None = None,
         uses_slots: bool = False,
+        knows_formality: bool = False,
         aligns: bool = False,
         truecases: bool = False,
         longest_prefix: int | None = None,
@@ -106,15 +119,18 @@ class Pipeline:
         """`by_sentence`: whether every sentence is a segment; otherwise, a line is one if it is not too long.
 
         `directions` are empty if they are not known. `tagged`: whether a tag of the target language begins every
-        source, as in multilingual models. `uses_slots`: whether the model was trained with slots. `aligns`: whether
-        outputs can be aligned. `truecases`: whether sentences in capitals or title case get ordinary capitals.
+        source, as in multilingual models. `uses_slots`, `knows_formality`: whether the model was trained with slots,
+        and with symbols of formality. `aligns`: whether outputs can be aligned. `truecases`: whether sentences in
+        capitals or title case get ordinary capitals.
         `longest_prefix` is the maximum number of tokens of an output's prefix, None if there is no limit.
         """
         self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
         self.protection, self.uses_slots, self._directions = protection, uses_slots, directions
+        self._reserved = reserved_tokens(tokenizer.target)
+        self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
         sources = {target: self._sources(target) for target in (None, *(target for _, target in directions))}
-        protect = Protect(readable, uses_slots)
+        protect = Protect(readable, uses_slots, sources)
         self.tags = Tags(aligns)
         self.split = Split(protect, by_sentence)
         self.stages: list[Stage] = [
@@ -125,7 +141,7 @@ class Pipeline:
             Slots(uses_slots),
             Normalize(readable),
             Expand(readable, sources),
-            *([LanguageTag()] if tagged else []),
+            Language(tagged),
         ]
         """The stages of a segment; `tags` and `split` come before them, the search (`stages/search.py`) after them."""
         both = [*reversed(self.stages), self.tags]
@@ -134,7 +150,7 @@ class Pipeline:
     def segments(
         self,
         lines: Sequence[Line],
-        glossary: Glossary | None = None,
+        wording: Wording = _DEFAULT,
         *,
         protect: bool = True,
         refuse_long: bool = False,
@@ -148,7 +164,7 @@ class Pipeline:
             require_text(line.prefix, f"the prefix of line {line.number}")
         prefixes = [self._encode_prefix(line) for line in lines]
         contexts = [
-            self._context(line, glossary, protect=protect, has_prefix=bool(prefix))
+            self._context(line, wording, protect=protect, has_prefix=bool(prefix))
             for line, prefix in zip(lines, prefixes, strict=True)
         ]
         originals = [
@@ -182,7 +198,7 @@ class Pipeline:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or does not fit."""
         if not text.strip():
             raise DataError("the text is empty")
-        context = self._context(Line(text, target=target), None)
+        context = self._context(Line(text, target=target), _DEFAULT)
         (original,) = self.split.whole(Text.of(text), context)
         source = self.prepare(original, context)
         (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)
@@ -207,13 +223,13 @@ class Pipeline:
     def explain(
         self,
         line: Line,
-        glossary: Glossary | None,
+        wording: Wording,
         segments: Sequence[Segment],
         found: Iterable[list[Found]],
         repaired: Iterable[list[Found]],
     ) -> Iterator[Step]:
         """The steps of a line, given its segments and what the search found for them, before and after repairs."""
-        context = self._context(line, glossary)
+        context = self._context(line, wording)
         if (text := self.tags.apply(Text.of(line.text), context)).marks:
             yield 0, self.tags.name, text.characters
         if len(segments) > 1:
@@ -238,6 +254,25 @@ class Pipeline:
         if len(segments) > 1:
             yield 0, self.split.name, self.split.restore(outputs, segments)
 
+    def rewritten(self, segment: Segment, edits: Sequence[Edit], required: tuple[Required, ...]) -> Segment:
+        """A segment whose source, as the model reads it, is edited and has other required text."""
+        source = replace(segment.source, required=required).edited(sorted(edits))
+        (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)
+        return replace(segment, tokens=tokens, source=source, once=self._once(source))
+
+    def require_formality(self, formality: Formality | None, target: str | None) -> None:
+        """Raise a ConfigError if a form of address is named that the model or the target language does not know."""
+        if formality is None:
+            return
+        if formality not in FORMALITY:
+            raise ConfigError(f"formality must be one of {', '.join(FORMALITY)}, not {formality!r:.40}")
+        if not self.knows_formality:
+            raise ConfigError(
+                "this model was not trained with formality (augment.formality), so it cannot choose a form of address"
+            )
+        if target and not has_forms_of_address(target):
+            raise ConfigError(f"formality is for languages with two forms of address; {target} is not one of them")
+
     def source_language(self, target: str | None) -> str | None:
         """The language of the source, if the directions leave no choice."""
         sources = self._sources(target)
@@ -247,11 +282,10 @@ class Pipeline:
         """The languages that the source of a translation may have."""
         return {source for source, other in self._directions if target in (None, other)}
 
-    def _context(
-        self, line: Line, glossary: Glossary | None, *, protect: bool = True, has_prefix: bool = False
-    ) -> Context:
+    def _context(self, line: Line, wording: Wording, *, protect: bool = True, has_prefix: bool = False) -> Context:
         protection = self.protection if protect else None
-        return Context(self.source_language(line.target), line.target, glossary, protection, has_prefix)
+        source = self.source_language(line.target)
+        return Context(source, line.target, wording.glossary, wording.formality, wording.locale, protection, has_prefix)
 
     def _encode_prefix(self, line: Line) -> list[int]:
         tokens = self.tokenizer.target.encode(line.prefix) if line.prefix else []
@@ -287,12 +321,22 @@ class Pipeline:
         self, original: Text, source: Text, tokens: list[int], prefix: Sequence[int], context: Context
     ) -> Segment:
         required = [required.marked for required in source.required]
-        terms = (
-            {token for ids in self.tokenizer.target.encode_all(required, marked=True) for token in ids}
-            if required
-            else ()
-        )
-        return Segment(tokens, list(prefix), original, source, context.target, terms=tuple(sorted(terms)))
+        encoded = self.tokenizer.target.encode_all(required, marked=True) if required else []
+        terms = {token for ids in encoded for token in ids}
+        in_terms = sum(len(ids) for ids, text in zip(encoded, source.required, strict=True) if text.is_term)
+        if in_terms > (most := _TERMS_PER_SOURCE * self.max_source_length):
+            raise DataError(
+                f"the glossary has {in_terms:,} tokens for the terms of one sentence ({original.characters[:40]!r}), "
+                f"more than the {most:,} that this model takes; shorten the translations of terms"
+            )
+        return Segment(
+            tokens, list(prefix), original, source, context.target,
+            terms=tuple(sorted(terms)), reserved=self._reserved, once=self._once(source),
+        )  # fmt: skip
+
+    def _once(self, source: Text) -> tuple[int, ...]:
+        """The tokens of the slots of a source."""
+        return tuple(self._reserved[SLOTS.index(required.slot)] for required in source.required if required.slot)
 
 
 def _shown(text: Text, before: Text) -> str:

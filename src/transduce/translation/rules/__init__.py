@@ -14,6 +14,8 @@ are written, or in capitals):
   - `before_I`: words after which "I." ends a sentence.
 - `expansions`: abbreviations that models misread, with the words that they stand for, by what must be beside them. At
   the start of a text, the words get a capital letter.
+- `address`: words that address a reader in the `formal` or the `informal` way. An entry with a capital does not count
+  at the start of a sentence, where every word has one.
 
 `examples` are run as tests (tests/translation/test_rules.py).
 """
@@ -59,6 +61,12 @@ def common() -> dict[str, Any]:
 
 
 @cache
+def locales() -> dict[str, Any]:
+    """How each language writes numbers; see translation/locale.py."""
+    return _read("locales")
+
+
+@cache
 def rules_of(code: str | None) -> dict[str, Any]:
     """The rules of a language, by its two-letter code; empty if there are none for it."""
     return _read(code) if code in languages() else {}
@@ -67,7 +75,7 @@ def rules_of(code: str | None) -> dict[str, Any]:
 @cache
 def languages() -> list[str]:
     files = (file.name.partition(".") for file in resources.files(__name__).iterdir())
-    return sorted(name for name, _, ending in files if ending == "toml" and name != "common")
+    return sorted(name for name, _, ending in files if ending == "toml" and name not in ("common", "locales"))
 
 
 def pattern(source: str) -> str:
