@@ -259,7 +259,7 @@ def _tmx_pair(unit: ElementTree.Element, source: str) -> Pair | str:
     """The two segments of a translation unit; the one in the source language of the header comes first."""
     variants = [(variant, variant.find("seg")) for variant in unit.iterfind("tuv")]
     segments = [
-        ((variant.get("xml:lang") or variant.get("lang", "")).lower().partition("-")[0], "".join(segment.itertext()))
+        ((variant.get("xml:lang") or variant.get("lang") or "").lower().partition("-")[0], "".join(segment.itertext()))
         for variant, segment in variants
         if segment is not None
     ]
