@@ -1,10 +1,21 @@
-"""Extracts the texts to translate from HTML, and puts the translations in their place. Finds attributes with text."""
+"""HTML: the texts between block-level elements, and those of attributes; translations are put in their place."""
 
 import html
 import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, cast
 
+from transduce.documents.document import (
+    Document,
+    ReadOptions,
+    Splicer,
+    Unit,
+    escape_xml,
+    has_words,
+    text_document,
+    text_unit,
+)
+from transduce.files.files import decode_text
 from transduce.translation.markup import TaggedText, TaggedTextBuilder
 from transduce.translation.stages.tags import BLOCKS
 
@@ -35,6 +46,10 @@ _ATTRIBUTE = re.compile(r"""([^\s=/>"']++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s>]+
 _SPACE_BEFORE = re.compile(r"\A(?:\s|&nbsp;)*+")
 _SPACE_AFTER = re.compile(r"(?<!\s)(?<!&nbsp;)(?:\s|&nbsp;)*+\Z")
 _SIMPLE_TAG = re.compile(r"<[a-z/!?][^<>]*+>", re.IGNORECASE)
+_CHARSET = re.compile(rb"""<meta\b[^>]*\bcharset\s*=\s*["']?\s*([A-Za-z0-9_-]+)""", re.IGNORECASE)
+_WITHOUT_QUOTES = re.compile(r"""[^\s"'`=<>]+""")
+_PAGE_TAG = re.compile(r"<html\b[^<>]*>", re.IGNORECASE)
+_LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*["']?)[a-z0-9-]+""", re.IGNORECASE)
 
 
 class _Part(NamedTuple):
@@ -235,3 +250,30 @@ def _element_end(source: str, start: int, name: str, end: int | None = None) -> 
         if not depth:
             return tag.end()
     return None
+
+
+def read_html(data: bytes, name: str, options: ReadOptions) -> Document:
+    """Read an HTML file: the texts between block-level elements, and attributes for people such as `alt`.
+
+    Its language becomes the target language.
+    """
+    source, encoding = decode_text(data, name, _CHARSET)
+    if options.target:
+        language = rf"\g<1>{options.target}"
+        source = _PAGE_TAG.sub(lambda tag: _LANGUAGE.sub(language, tag[0]), source, count=1)
+    page, splicer = HtmlText(source), Splicer(source)
+    places: list[tuple[int, int, Unit | None]] = [
+        (start, end, None) for (start, end), text in zip(page.places, page.texts, strict=True) if has_words(text)
+    ]
+    for start, end, quote, text in attribute_texts(source):
+        if attribute := text_unit(text, html.escape, "".join if quote else _in_quotes):
+            places.append((start, end, attribute))
+    for start, end, unit in sorted(places, key=lambda place: place[0], reverse=True):
+        # An attribute in a text is a unit inside it, which the tags of the text then have a marker for.
+        splicer.add(start, end, unit or Unit(HtmlText(splicer.raw(start, end)).texts, escape_xml))
+    return text_document(splicer, encoding)
+
+
+def _in_quotes(outputs: list[str]) -> str:
+    """The value of an attribute that had no quotes, which it only needs for some characters."""
+    return outputs[0] if _WITHOUT_QUOTES.fullmatch(outputs[0]) else f'"{outputs[0]}"'
