@@ -32,6 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from transduce.deadline import check_deadline
 from transduce.errors import DataError
 from transduce.files.languages import Direction
 from transduce.files.texts import require_text
@@ -194,6 +195,7 @@ class Pipeline:
 
     def prepare(self, text: Text, context: Context) -> Text:
         """A segment as the model reads it."""
+        check_deadline()
         for stage in self.stages:
             text = stage.apply(text, context)
         return text
@@ -287,12 +289,13 @@ class Pipeline:
         self, original: Text, source: Text, tokens: list[int], prefix: Sequence[int], context: Context
     ) -> Segment:
         required = [required.marked for required in source.required]
-        terms = (
-            {token for ids in self.tokenizer.target.encode_all(required, marked=True) for token in ids}
-            if required
-            else ()
+        distinct = [*dict.fromkeys(required)]
+        encoded = dict(
+            zip(distinct, self.tokenizer.target.encode_all(distinct, marked=True) if required else [], strict=True)
         )
-        return Segment(tokens, list(prefix), original, source, context.target, terms=tuple(sorted(terms)))
+        count = sum(len(encoded[text]) for text in required)
+        terms = tuple(sorted({token for ids in encoded.values() for token in ids}))
+        return Segment(tokens, list(prefix), original, source, context.target, count, terms=terms)
 
 
 def _shown(text: Text, before: Text) -> str:

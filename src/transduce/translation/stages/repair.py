@@ -17,7 +17,7 @@ from typing import NamedTuple
 from transduce.files.scripts import has_spaces
 from transduce.models.forced_decoding import Attention, OutputReader
 from transduce.search.decoder import Hypothesis
-from transduce.search.engine import Engine, search_all
+from transduce.search.engine import Engine, Searches, run_searches
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK
@@ -241,6 +241,12 @@ class Repairer:
     def repair(
         self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
     ) -> list[list[Hypothesis]]:
+        """The results after `searches`, which run on their own."""
+        return run_searches(engine, self.searches(segments, results, config, engine))
+
+    def searches(
+        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
+    ) -> Searches[list[list[Hypothesis]]]:
         """The results; hypotheses without what their segment requires are replaced or changed, and keep their rank."""
         repaired = [
             [
@@ -264,7 +270,8 @@ class Repairer:
             )
         )
         best = [i for i, rank in failing if rank == 0]
-        retried = dict(zip(best, self._retried([gaps[i, 0] for i in best], config, engine), strict=True))
+        found = yield from self._retried([gaps[i, 0] for i in best], config, engine)
+        retried = dict(zip(best, found, strict=True))
         for i in best:
             new = retried[i]
             if new and _per_token(new) >= _per_token(repaired[i][0]) - _MARGIN:
@@ -272,7 +279,8 @@ class Repairer:
                 del gaps[i, 0]
         changed = {(i, rank): self._copy(segments[i]) for i, rank in copied}
         changed |= dict(zip(gaps, self._filled([*gaps.values()], engine), strict=True))
-        for (i, rank), hypothesis in zip(changed, self._scored(segments, changed, config, engine), strict=True):
+        scored = yield from self._scored(segments, changed, config)
+        for (i, rank), hypothesis in zip(changed, scored, strict=True):
             rival = retried.get(i) if rank == 0 else None
             repaired[i][rank] = rival if rival and rival.score > hypothesis.score else hypothesis
         return repaired
@@ -293,7 +301,7 @@ class Repairer:
             return tokens
         return self._target.encode_all(self._source.decode_all([tokens], marked=True), marked=True)[0]
 
-    def _retried(self, gaps: Sequence[Gaps], config: SearchConfig, engine: Engine) -> list[Hypothesis | None]:
+    def _retried(self, gaps: Sequence[Gaps], config: SearchConfig, engine: Engine) -> Searches[list[Hypothesis | None]]:
         """New outputs with everything that is required, or None."""
         found: list[Hypothesis | None] = [None] * len(gaps)
         current = dict(enumerate(gaps))
@@ -301,12 +309,11 @@ class Repairer:
         narrow = replace(config, nbest=1, beam=(config.beam + 1) // 2)
         for rounds_left in reversed(range(_ROUNDS)):
             retries = {n: retry for n, output_gaps in current.items() if (retry := self._retry(output_gaps))}
+            results = yield [*retries.values()], narrow
             searched = {
-                n: self._with_own_slots(retry, results[0])
-                for (n, retry), results in zip(
-                    retries.items(), search_all(engine, [*retries.values()], narrow), strict=True
-                )
-                if results
+                n: self._with_own_slots(retry, hypotheses[0])
+                for (n, retry), hypotheses in zip(retries.items(), results, strict=True)
+                if hypotheses
             }
             outputs = [(gaps[n].segment, new.tokens) for n, new in searched.items()]
             lacking = {n: bool(lacks) for n, lacks in zip(searched, self._finder.missing(outputs), strict=True)}
@@ -374,13 +381,20 @@ class Repairer:
         segments: Sequence[Segment],
         outputs: Mapping[tuple[int, int], list[int]],
         config: SearchConfig,
-        engine: Engine,
-    ) -> list[Hypothesis]:
+    ) -> Searches[list[Hypothesis]]:
         """Outputs, by number of the segment and rank, with the scores of searches whose prefixes they are."""
         jobs = [replace(segments[i], prefix=tokens) for (i, _), tokens in outputs.items()]
         # No token may follow the prefix: an output is at most as long as its prefix or `max_length`.
         forced = replace(config, beam=1, nbest=1, sample=False, no_repeat=0, min_length=0, max_length=1)
-        return [best for (best,) in search_all(engine, jobs, forced)]
+        results = yield jobs, forced
+        return [best for (best,) in results]
+
+
+def repeated_tokens(segment: Segment, config: SearchConfig, limit: int) -> int:
+    """Upper bound on the tokens of the searches that repairs of a segment may need, if its outputs have this limit."""
+    if not segment.required:
+        return 0
+    return (_ROUNDS * ((config.beam + 1) // 2) + config.nbest) * (limit + segment.required_tokens)
 
 
 def _per_token(hypothesis: Hypothesis) -> float:
