@@ -1,15 +1,12 @@
 """The `Engine` contract."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol
 
 from transduce.models.any_model import AnyModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -89,21 +86,6 @@ def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig) -> lis
         for key, hypotheses in session.step():
             results[key] = hypotheses
     return results
-
-
-Searches: TypeAlias = Generator[tuple[Sequence[Job], SearchConfig], list[list[Hypothesis]], T]
-"""Work that needs searches: yields jobs and their options, is sent the hypotheses of the jobs, and returns a result."""
-
-
-def run_searches(engine: Engine, searches: Searches[T]) -> T:
-    """Do work that needs searches on its own; a server runs them together with others."""
-    try:
-        jobs, config = next(searches)
-        while True:
-            jobs, config = searches.send(search_all(engine, jobs, config))
-    except StopIteration as result:
-        finished: T = result.value
-        return finished
 
 
 def output_limit(job: Job, config: SearchConfig, longest: int | None) -> int:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
-
+from transduce.deadline import check_deadline
 from transduce.errors import ConfigError
 from transduce.files.languages import LANGUAGES, language_name
 from transduce.serve.limits import HttpError
@@ -109,14 +108,22 @@ class Detector:
         self._lock = threading.Lock()
         self._identifier: Any = None
 
-    async def rank(self, text: str) -> list[tuple[str, float]]:
+    def rank(self, text: str) -> list[tuple[str, float]]:
         """Languages with their probabilities, most probable first; none if the text has no letters."""
         text = text[:_MAX_CHARACTERS]
         if not any(map(str.isalpha, text)):
             return []
-        return await run_in_threadpool(self._rank, text)
+        with self._lock:  # loading takes a second
+            if self._identifier is None:
+                self._identifier = self._load()
+            ranking = self._identifier.rank(text)
+        return [(self._codes[code], float(probability)) for code, probability in ranking]
 
-    async def source(self, text: str, target: str) -> tuple[str, float]:
+    def sources(self, texts: Sequence[str], target: str) -> list[tuple[str, float]]:
+        """The source language of each text, as in `source`."""
+        return [self.source(text, target) for text in texts]
+
+    def source(self, text: str, target: str) -> tuple[str, float]:
         """The most probable source language among those that are translated to the target, and its probability.
 
         It is the target itself if the text certainly is in that language, and AUTO with probability 0 if the source
@@ -130,7 +137,8 @@ class Detector:
         ]
         if not sources:
             return AUTO, 0.0
-        ranked = dict(await self.rank(text))
+        check_deadline()
+        ranked = dict(self.rank(text))
         best = max(sources, key=lambda code: ranked.get(code, 0.0))
         first = max(ranked, key=lambda code: ranked[code], default=best)
         if first not in sources and ranked[first] >= _CERTAIN:
@@ -139,13 +147,6 @@ class Detector:
                 raise HttpError(400, f"the text is in {names[0]}, which no model translates to {names[1]}")
             best = target
         return best, ranked.get(best, 0.0)
-
-    def _rank(self, text: str) -> list[tuple[str, float]]:
-        with self._lock:  # loading takes a second
-            if self._identifier is None:
-                self._identifier = self._load()
-            ranking = self._identifier.rank(text)
-        return [(self._codes[code], float(probability)) for code, probability in ranking]
 
     def _load(self) -> Any:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier

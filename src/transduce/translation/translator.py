@@ -17,7 +17,7 @@ from transduce.models.any_model import AnyModel
 from transduce.models.folder import find_model, read_model
 from transduce.models.forced_decoding import OutputReader
 from transduce.search.decoder import Hypothesis
-from transduce.search.engine import Engine, Searches, cannot_generate, run_searches, search_all
+from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import SLOTS, language_tag
@@ -29,7 +29,7 @@ from transduce.translation.scoring import score_pairs
 from transduce.translation.stages.glossary import Glossary, as_glossary
 from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.repair import Repairer
-from transduce.translation.stages.search import decode, line_spans, pieces, translate_stream
+from transduce.translation.stages.search import Searches, decode, line_spans, pieces, run_searches, translate_stream
 from transduce.translation.text import Segment
 from transduce.translation.translation import PairScore, Translation, Translations, join
 

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from transduce.files.scripts import has_spaces
 from transduce.models.forced_decoding import Attention, OutputReader
 from transduce.search.decoder import Hypothesis
-from transduce.search.engine import Engine, Searches, run_searches
+from transduce.search.engine import Engine
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK
-from transduce.translation.stages.search import token_spans
+from transduce.translation.stages.search import Searches, run_searches, token_spans
 from transduce.translation.text import Required, Segment
 
 _MOST = 0.5
