@@ -41,8 +41,8 @@ debates() {
 
 train() {
   $python recipes/bundled/synthetic.py $out/synthetic.en-fr.tsv $out/mono.en $out/mono.en.fr $out/europarl.en $out/europarl.en.fr
-  for _ in 1 2 3 4 5; do cut -f 1,2 recipes/bundled/phrases.tsv; done > $out/phrases.en-de.tsv
-  for _ in 1 2 3 4 5; do cut -f 1,3 recipes/bundled/phrases.tsv; done > $out/phrases.en-fr.tsv
+  for _ in 1 2 3 4 5 6 7 8; do cut -f 1,2 recipes/bundled/phrases.tsv; done > $out/phrases.en-de.tsv
+  for _ in 1 2 3 4 5 6 7 8; do cut -f 1,3 recipes/bundled/phrases.tsv; done > $out/phrases.en-fr.tsv
   transduce train recipes/bundled/final.toml --out runs/bundled-final --set train.start_from="$start" $TRAIN
 }
 

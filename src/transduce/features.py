@@ -96,7 +96,10 @@ FEATURES = {
             "backtranslate": "transduce.translation.commands.backtranslate:backtranslate",
             "shortlist": "transduce.translation.commands.shortlist:shortlist",
         },
-        hooks={"shared_parts": "transduce.translation.stages.protect:shared_parts"},
+        hooks={
+            "shared_parts": "transduce.translation.stages.protect:shared_parts",
+            "form_of_address": "transduce.translation.formality:form_of_address",
+        },
     ),
     "language_model": Feature(
         tasks={"language_model": "transduce.language_model.task:LanguageModel"},

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from transduce.data.augment import AugmentConfig, augment, choose
 from transduce.errors import ConfigError
-from transduce.tokenizers.symbols import BACK_TRANSLATED, SLOTS, escape, language_tag
+from transduce.tokenizers.symbols import BACK_TRANSLATED, FORMALITY, SLOTS, escape, language_tag
 
 PAIR = ("Tom sent 3.5 kg of apples to Berlin.", "Tom schickte 3.5 kg Äpfel nach Berlin.")
-CHANGES = ["upper", "title", "typos", "punctuation", "emoji", "spans"]
+CHANGES = ["upper", "title", "typos", "punctuation", "emoji", "spans", "names", "formality"]
 
 
 def slots(text: str) -> list[str]:
@@ -61,6 +61,28 @@ def test_slots_replace_the_same_text_on_both_sides() -> None:
         for shared in ("Tom", "3.5 kg", "Berlin"):
             assert (shared in source) == (shared in target)
     assert seen == {*SLOTS}  # all of them are trained
+
+
+def test_an_invented_name_replaces_one_that_both_sides_share() -> None:
+    invented = set()
+    for seed in range(100):
+        source, target = augment(("Tom lives in Berlin.", "Tom wohnt in Berlin."), ["names"], seed)
+        name, place = re.fullmatch("(.+) lives in (.+)[.]", source).groups()  # type: ignore[union-attr]
+        assert target == f"{name} wohnt in {place}."
+        assert (name == "Tom") != (place == "Berlin")
+        invented.add(name if place == "Berlin" else place)
+    assert len(invented) > 90
+    assert augment(("No name", "Kein Name"), ["names"], 1) == ("No name", "Kein Name")
+
+
+def test_a_symbol_names_the_form_of_address_of_the_target() -> None:
+    tag = language_tag("de")
+    formal, informal = ("Are you ill?", "Sind Sie krank?"), ("Are you ill?", "Bist du krank?")
+    assert augment((f"{tag} {formal[0]}", formal[1]), ["formality"], 1)[0] == f"{tag} {FORMALITY['formal']} {formal[0]}"
+    assert augment(informal, ["formality"], 1, "de") == (f"{FORMALITY['informal']} {informal[0]}", informal[1])
+    assert augment(informal, ["formality"], 1, "en") == informal
+    assert augment(informal, ["formality"], 1) == informal
+    assert augment(("She is ill.", "Sie ist krank."), ["formality"], 1, "de")[0] == "She is ill."
 
 
 def test_a_part_of_a_word_is_not_replaced() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from transduce.files.languages import LANGUAGE_ALIASES, base_language
+from transduce.translation.formality import form_of_address
 from transduce.translation.rules import common, languages, rules_of
 from transduce.translation.sentences import Sentence, split_sentences
 from transduce.translation.stages.normalize import Expansions, Normalize, Readable
@@ -63,6 +64,10 @@ def check_time(text: str, language: str, expected: str) -> None:
     assert in_24_hours(text, language) == expected
 
 
+def check_address(language: str, text: str, form: str) -> None:
+    assert form_of_address(text, language) == (form or None)
+
+
 def examples() -> Iterator[tuple[str, Callable[..., None], list[Any]]]:
     """The name of each example's rule, the check, and its arguments."""
     rules = common()
@@ -83,6 +88,8 @@ def examples() -> Iterator[tuple[str, Callable[..., None], list[Any]]]:
     for code in languages():
         for example in rules_of(code).get("expansions", {}).get("examples", []):
             yield f"expansions-{code}", check_expansion, [code, *example]
+        for example in rules_of(code).get("address", {}).get("examples", []):
+            yield f"address-{code}", check_address, [code, *example]
 
 
 @pytest.mark.parametrize(

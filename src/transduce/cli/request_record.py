@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transduce.disk import write_atomically
 from transduce.errors import ConfigError
@@ -22,15 +22,18 @@ def request(
     folders: Sequence[Path],
     to: str | None,
     search: "SearchConfig | Mapping[str, object]",
-    terms: Mapping[str, str] | None = None,
+    wording: Mapping[str, Any] | None = None,
     **others: object,
 ) -> dict[str, str]:
     """What decides the translation of a line, by its name in messages."""
+    wording = dict(wording or {})
+    if terms := wording.get("glossary"):
+        wording["glossary"] = sorted(terms.terms.items())
     values = {
         "target language": to,
         "model": [_identity(folder) for folder in folders],
         "search": search,
-        "glossary": sorted(terms.items()) if terms else None,
+        **wording,
         **others,
     }
     return {name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in values.items()}

@@ -24,7 +24,8 @@ from transduce.models.folder import find_model, read_card
 from transduce.translation.commands.translate import target_language
 
 if TYPE_CHECKING:
-    from transduce.translation.translator import Terms
+    from transduce.translation.formality import Formality
+    from transduce.translation.wording import Terms, TranslateOptions
 
 _BLOCK_BYTES = 1 << 14
 """Size of the blocks of rows that workers get, one at a time: some 100 to 300 sentences, which take as much processor
@@ -61,7 +62,8 @@ def translate_with_ray(
     folders = models or [find_model(None)]
     to = target_language(ModelLanguages.of_facts(read_card(folders[0])["facts"]), inputs, source, target)
     others = {name: loading[name] for name in ("prefix", "protect")}
-    record = request(folders, to, search, loading["glossary"] and loading["glossary"].terms, column=column, **others)
+    wording = {name: loading[name] for name in ("glossary", "formality")}
+    record = request(folders, to, search, wording, column=column, **others)
     outputs = [out / path.name for path in files]
     with (
         _recorded(RequestRecord(out.resolve(), record), outputs, resume=resume),
@@ -109,20 +111,22 @@ class TranslateBatch:
         to: str | None = None,
         prefix: str = "",
         glossary: "Terms | None" = None,
+        formality: "Formality | None" = None,
         **options: Any,
     ) -> None:
         """Load a model; `options` are those of `Translator.load`, such as threads, engine and beam."""
         from transduce.translation.translator import Translator
 
         self.translator = Translator.load(model, **options)
-        self._to, self._prefix, self._glossary = self.translator.target(to), prefix, glossary
+        self._to, self._prefix = self.translator.target(to), prefix
+        self._wording: TranslateOptions = {"glossary": glossary, "formality": formality}
         self._column, self._output = column, output
 
     def __call__(self, batch: Any) -> Any:
         """The batch with the translations."""
         texts = [str(text) for text in _as_list(batch[self._column])]
         prefixes = [self._prefix] * len(texts)
-        best = self.translator.hypotheses(texts, to=self._to, prefixes=prefixes, glossary=self._glossary)
+        best = self.translator.hypotheses(texts, to=self._to, prefixes=prefixes, **self._wording)
         outputs = [translations[0].text for translations in best]
         if hasattr(batch, "append_column"):  # pyarrow
             import pyarrow

@@ -13,7 +13,7 @@ import numpy as np
 
 from transduce.config import require
 from transduce.features import HOOKS
-from transduce.tokenizers.symbols import SLOTS, has_escapes, split_tags
+from transduce.tokenizers.symbols import FORMALITY, SLOTS, has_escapes, split_tags, tagged_language
 
 Pair = tuple[str, ...]
 
@@ -21,6 +21,18 @@ _MAX_SPANS = 4
 _END_PUNCTUATION = ".!?。！？।؟…"
 _WORD = re.compile(r"[^\W\d_]+")
 _EMOJI = "😀😂😊😍🤔😢😎🙏👍👎👏💪🎉🎂🔥✨⭐❤️💔☀️🌧️🐶🐱🌹🍕☕🚗✈️🏠📷📞✅❌⚠️".replace("\ufe0f", "")
+
+
+_SYLLABLE = [
+    sounds.split(" ")
+    for sounds in (
+        "b bh br c ch d dr f fl g gh gr h j k kh kr l ll m mb n ng p ph qu r s sch sh sk st sz t th tr v w x y z ł ñ ç",
+        "a a a e e e i i o o u y aa ai ae au ea ee ei eo ia ie io oe oo ou ui á é è í ó ö ø ü å ã",
+        "    b ck d ff g k l ll m n nn nt r rd rt s sh ss t tz x z",
+    )
+]
+"""How a syllable of an invented name begins, its vowels, and how it ends."""
+_BEFORE_NAMES = ("", "", "", "", "", "", "O'", "D'", "Mc", "Mac", "El-", "Al-")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +52,11 @@ class AugmentConfig:
     spans: float = 0.0
     """Text that both sides share, such as names, numbers and addresses, is replaced by a slot on both sides. A model
     that is trained with this translates text with protected spans in slots."""
+    names: float = 0.0
+    """A name that both sides share is replaced by an invented one, so that the model learns to copy names."""
+    formality: float = 0.0
+    """A symbol before the source says whether the target addresses its reader formally (German "Sie") or informally
+    ("du"), if it does. A model that is trained with this translates in the form of address that the user wants."""
 
     def __post_init__(self) -> None:
         for name, share in asdict(self).items():
@@ -58,13 +75,21 @@ def choose(count: int, config: AugmentConfig, seed: int) -> dict[int, list[str]]
     return {int(row): [names[i] for i in np.flatnonzero(drawn[row])] for row in np.flatnonzero(drawn.any(axis=1))}
 
 
-def augment(pair: Pair, changes: Sequence[str], seed: int) -> Pair:
-    """The pair with these changes, which are names of settings."""
+def augment(pair: Pair, changes: Sequence[str], seed: int, language: str | None = None) -> Pair:
+    """The pair with these changes, which are names of settings.
+
+    `language` is that of the target if the source has no language tag.
+    """
     if any(map(has_escapes, pair)):  # letters of escape sequences must not be changed
         return pair
     generator = random.Random(seed)
     tags, texts = zip(*map(split_tags, pair), strict=True)
     source, target = texts
+    prefix = tags[0]
+    if "formality" in changes and (form := HOOKS["form_of_address"](target, tagged_language(prefix) or language)):
+        prefix += f"{FORMALITY[form]} "
+    if "names" in changes:
+        source, target = _with_other_name(source, target, generator)
     if "spans" in changes:
         source, target = _with_slots(source, target, generator)
     if "punctuation" in changes:
@@ -77,7 +102,18 @@ def augment(pair: Pair, changes: Sequence[str], seed: int) -> Pair:
         source, target = _title(source), _title(target)
     if "emoji" in changes:
         source, target = _beside(source, target, generator.choice(_EMOJI), generator)
-    return tags[0] + source, tags[1] + target
+    return prefix + source, tags[1] + target
+
+
+def _with_other_name(source: str, target: str, generator: random.Random) -> tuple[str, str]:
+    """Replace one shared name by an invented one, which no model can know by heart."""
+    names = [part for part in HOOKS["shared_parts"](source, target) if part.istitle() and part.isalpha()]
+    if not names:
+        return source, target
+    name = generator.choice(names)
+    syllables = ("".join(map(generator.choice, _SYLLABLE)) for _ in range(generator.randint(1, 4)))
+    invented = generator.choice(_BEFORE_NAMES) + "".join(syllables).capitalize()
+    return source.replace(name, invented), target.replace(name, invented)
 
 
 def _with_slots(source: str, target: str, generator: random.Random) -> tuple[str, str]:

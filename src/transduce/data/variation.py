@@ -42,6 +42,8 @@ class Variation:
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     reader: str = "pairs"
     """Name of the reader of the examples."""
+    target_language: str | None = None
+    """The language of the targets, if it is known and the sources have no language tags."""
 
     @property
     def enabled(self) -> bool:
@@ -82,7 +84,7 @@ class Variation:
         texts = iter(self._by_side(lambda tokenizer, side: tokenizer.decode_all(side, marked=True), ids))
         pairs = [tuple(next(texts) for _ in examples[row]) for row in rows]
         pairs = [
-            augment(pair, changes[row], seed + row) if row in changes else pair
+            augment(pair, changes[row], seed + row, self.target_language) if row in changes else pair
             for row, pair in zip(rows, pairs, strict=True)
         ]
         flat = [text for pair in pairs for text in pair]
@@ -134,6 +136,7 @@ def computed_ahead(
         "bpe_dropout": variation.bpe_dropout,
         "augment": asdict(variation.augment),
         "reader": variation.reader,
+        "target_language": variation.target_language,
         "start": start,
         "of": workers,
     }
@@ -173,7 +176,13 @@ def _work(settings: dict[str, Any], out: IO[bytes]) -> None:
     """Write the examples of every `of`-th batch, as lengths and ids of each stream, until nobody reads them."""
     shards = TokenShards(Path(settings["shards"]))
     tokenizer = load_tokenizer(shards.folder)
-    variation = Variation(tokenizer, settings["bpe_dropout"], AugmentConfig(**settings["augment"]), settings["reader"])
+    variation = Variation(
+        tokenizer,
+        settings["bpe_dropout"],
+        AugmentConfig(**settings["augment"]),
+        settings["reader"],
+        settings["target_language"],
+    )
     plan = BatchPlan(shards, **settings["plan"])
     for number in count(settings["start"] + settings["worker"], settings["of"]):
         for stream in zip(*variation.examples(plan, number), strict=True):

@@ -15,8 +15,7 @@ from transduce.documents.read import read_document
 from transduce.errors import ConfigError
 from transduce.files.files import read_whole, uncompressed
 from transduce.translation.markup import TaggedText
-from transduce.translation.stages.glossary import Glossary
-from transduce.translation.translator import Terms, Translator
+from transduce.translation.translator import Translator
 
 _MAX_BYTES = 512 << 20
 
@@ -28,8 +27,8 @@ def translate_documents(
     *,
     to: str | None,
     source: str | None,
-    glossary: Glossary | None,
     retranslate: bool,
+    **wording: Any,
 ) -> None:
     """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout."""
     if out and len(documents) > 1:
@@ -41,7 +40,7 @@ def translate_documents(
         document = read_document(name, read_whole(path, _MAX_BYTES), str(path), options)
         total = different_texts(document.texts)
         with ProgressBar(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
-            outputs = translate_tagged(translator, document.texts, to=to, glossary=glossary, text_done=progress.advance)
+            outputs = translate_tagged(translator, document.texts, to=to, text_done=progress.advance, **wording)
         content = document.write(outputs)
         if target == STANDARD_OUTPUT:
             sys.stdout.buffer.write(content)
@@ -66,7 +65,6 @@ def translate_tagged(
     texts: Sequence[TaggedText],
     *,
     to: str | None = None,
-    glossary: Terms | None = None,
     text_done: Callable[[], object] = lambda: None,
     **options: Any,
 ) -> list[AlignedTranslation]:
@@ -78,9 +76,7 @@ def translate_tagged(
     outputs: dict[tuple[str, bool], AlignedTranslation] = {}
     for align in (False, True):
         different = [*dict.fromkeys(text.text for text in texts if bool(text.tags) == align)]
-        results = translator.stream(
-            different, to=to, align=align and aligns, glossary=glossary, text_done=text_done, **options
-        )
+        results = translator.stream(different, to=to, align=align and aligns, text_done=text_done, **options)
         for text, best in zip(different, results, strict=True):
             aligned = translator.aligned_spans(best.segments, best[0])
             outputs[text, align] = AlignedTranslation(best[0].text.replace("\n", " "), aligned)

@@ -20,15 +20,14 @@ _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 _SYMBOLS = [chr(code) for code in range(0xE100, 0xE110)]
 SLOTS = _SYMBOLS[:10]
 """Each stands for a protected span of a sentence; see translation/protect.py."""
-TERM, TERM_TRANSLATION, TERM_END = _SYMBOLS[10:13]
-"""Around a term of a glossary and its translation: TERM term TERM_TRANSLATION translation TERM_END; see glossary.py."""
+FORMALITY = {"formal": _SYMBOLS[10], "informal": _SYMBOLS[11]}
+"""The form of address that the translation uses: German "Sie" or "du"; see translation/formality.py."""
 BACK_TRANSLATED = _SYMBOLS[13]
 """The first token of a source that is a back-translation."""
-_UNUSED = _SYMBOLS[14]  # for context between sentences
 MASK = _SYMBOLS[15]
 """Takes the place of a token that a model is to predict, or of a span of tokens."""
-RESERVED = [*SLOTS, TERM, TERM_TRANSLATION, TERM_END, BACK_TRANSLATED, _UNUSED, MASK]
-"""The symbols of every new vocabulary, besides language tags."""
+RESERVED = _SYMBOLS
+"""The symbols of every new vocabulary, besides language tags; two of them have no use yet."""
 _TAG_START, _TAG_END = "\ue110", "\ue111"
 SENTINELS = [f"{_TAG_START}span{number}{_TAG_END}" for number in range(1, 51)]
 """Each takes the place of a span of tokens of a text; of vocabularies that denoising in the manner of T5 needs."""
@@ -41,12 +40,19 @@ ORIGINALS = {letter: character for character, letter in _SPECIAL.items()}
 _TO_ESCAPE = re.compile(f"[{''.join(_SPECIAL)}]")
 _ESCAPED = re.compile(f"{ESCAPE}([{''.join(ORIGINALS)}])")
 _SYMBOL = re.compile(f"{_TAG_START}[^{_TAG_END}]*{_TAG_END}|[{''.join(_SYMBOLS)}\ufffd]")
-_LEADING_TAGS = re.compile(f"(?:(?:{_TAG_START}[^{_TAG_END}]*{_TAG_END}|{BACK_TRANSLATED}) ?)*")
+_LANGUAGE_TAG = re.compile(f"{_TAG_START}([^{_TAG_END}]*){_TAG_END}")
+_LEADING_TAGS = re.compile(f"(?:(?:{_LANGUAGE_TAG.pattern}|[{BACK_TRANSLATED}{''.join(FORMALITY.values())}]) ?)*")
 
 
 def language_tag(code: str) -> str:
     """The symbol that selects a language."""
     return f"{_TAG_START}{code}{_TAG_END}"
+
+
+def tagged_language(tags: str) -> str | None:
+    """The language that the tags of a source select; None if they have no tag of a language."""
+    found = _LANGUAGE_TAG.search(tags)
+    return found[1] if found else None
 
 
 def escape(text: str) -> str:

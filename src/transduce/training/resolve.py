@@ -94,7 +94,7 @@ def resolve(
         recipe = _with_batch_tokens(recipe, task, model, prepared, display, processes)
     config = recipe.train
     assert config.batch_tokens != "auto"
-    variation = Variation(prepared.tokenizer, config.bpe_dropout, recipe.augment, task.reader)
+    variation = Variation(prepared.tokenizer, config.bpe_dropout, recipe.augment, task.reader, recipe.data.tgt_lang)
     growth, max_length = variation.growth(prepared.train), recipe.data.max_length
     plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
     validation = Validation(task, recipe.data, prepared, _scoring_of(recipe), log, processes, stop)

@@ -16,7 +16,7 @@ and what their translation must contain.
 | slots     | symbols for what is protected                 | what they stand for                                  |
 | normalize | usual forms of rare characters, "UK" for U.K. |                                                      |
 | expand    | words for abbreviations                       |                                                      |
-| language  | the tag of the target language                |                                                      |
+| language  | symbols of target language and formality      |                                                      |
 | search    | runs the model; adds what the output lacks    |                                                      |
 
 Two places depart from a plain list of functions from a text to a text:
@@ -33,12 +33,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from transduce.deadline import check_deadline
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 from transduce.files.languages import Direction
 from transduce.files.texts import require_text
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import SLOTS, describe, language_tag, tag_prefix
-from transduce.translation.stages.glossary import Glossary, Terms
+from transduce.tokenizers.symbols import FORMALITY, SLOTS, describe, language_tag, tag_prefix
+from transduce.translation.formality import Formality, has_forms_of_address
+from transduce.translation.stages.glossary import Terms
 from transduce.translation.stages.normalize import Expand, Normalize, Readable
 from transduce.translation.stages.protect import Protect, Protection
 from transduce.translation.stages.slots import Slots
@@ -46,11 +47,15 @@ from transduce.translation.stages.split import Split
 from transduce.translation.stages.tags import Tags
 from transduce.translation.stages.truecase import Truecase
 from transduce.translation.text import Context, Found, Segment, Stage, Text
+from transduce.translation.wording import Wording
 
 Step = tuple[int, str, str]
 """The number of a segment, or 0 for the line, the name of a stage, and the text after it."""
 _ELLIPSIS = re.compile(r"…|\.\.\.")
-_SYMBOL = re.compile(f"[{''.join(SLOTS)}]|{language_tag('[^ ]*?')}")
+_SYMBOL = re.compile(f"[{''.join([*SLOTS, *FORMALITY.values()])}]|{language_tag('[^ ]*?')}")
+
+
+_DEFAULT = Wording()
 
 
 class Line(NamedTuple):
@@ -78,13 +83,18 @@ class Ellipsis(Stage):
         return replace(output, text=output.text.removesuffix(".").removesuffix("!") + "…")
 
 
-class LanguageTag(Stage):
-    """Puts the tag that selects the target language before a text, as multilingual models read it."""
+class Language(Stage):
+    """Puts symbols before a text: the tag of the target language, as multilingual models read it, and formality."""
 
     name = "language"
 
+    def __init__(self, tagged: bool) -> None:
+        self._tagged = tagged
+
     def apply(self, text: Text, context: Context) -> Text:
-        return text.edited([(0, 0, tag_prefix(context.target))]) if context.target else text
+        tag = tag_prefix(context.target if self._tagged else None)
+        form = f"{FORMALITY[context.formality]} " if context.formality else ""
+        return text.edited([(0, 0, tag + form)]) if tag or form else text
 
 
 class Pipeline:
@@ -100,6 +110,7 @@ class Pipeline:
         tagged: bool = False,
         protection: Protection | None = None,
         uses_slots: bool = False,
+        knows_formality: bool = False,
         aligns: bool = False,
         truecases: bool = False,
         longest_prefix: int | None = None,
@@ -107,12 +118,14 @@ class Pipeline:
         """`by_sentence`: whether every sentence is a segment; otherwise, a line is one if it is not too long.
 
         `directions` are empty if they are not known. `tagged`: whether a tag of the target language begins every
-        source, as in multilingual models. `uses_slots`: whether the model was trained with slots. `aligns`: whether
-        outputs can be aligned. `truecases`: whether sentences in capitals or title case get ordinary capitals.
+        source, as in multilingual models. `uses_slots`, `knows_formality`: whether the model was trained with slots,
+        and with symbols of formality. `aligns`: whether outputs can be aligned. `truecases`: whether sentences in
+        capitals or title case get ordinary capitals.
         `longest_prefix` is the maximum number of tokens of an output's prefix, None if there is no limit.
         """
         self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
         self.protection, self.uses_slots, self._directions = protection, uses_slots, directions
+        self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
         sources = {target: self._sources(target) for target in (None, *(target for _, target in directions))}
         protect = Protect(readable, uses_slots)
@@ -126,7 +139,7 @@ class Pipeline:
             Slots(uses_slots),
             Normalize(readable),
             Expand(readable, sources),
-            *([LanguageTag()] if tagged else []),
+            Language(tagged),
         ]
         """The stages of a segment; `tags` and `split` come before them, the search (`stages/search.py`) after them."""
         both = [*reversed(self.stages), self.tags]
@@ -135,7 +148,7 @@ class Pipeline:
     def segments(
         self,
         lines: Sequence[Line],
-        glossary: Glossary | None = None,
+        wording: Wording = _DEFAULT,
         *,
         protect: bool = True,
         refuse_long: bool = False,
@@ -149,7 +162,7 @@ class Pipeline:
             require_text(line.prefix, f"the prefix of line {line.number}")
         prefixes = [self._encode_prefix(line) for line in lines]
         contexts = [
-            self._context(line, glossary, protect=protect, has_prefix=bool(prefix))
+            self._context(line, wording, protect=protect, has_prefix=bool(prefix))
             for line, prefix in zip(lines, prefixes, strict=True)
         ]
         originals = [
@@ -183,7 +196,7 @@ class Pipeline:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or does not fit."""
         if not text.strip():
             raise DataError("the text is empty")
-        context = self._context(Line(text, target=target), None)
+        context = self._context(Line(text, target=target), _DEFAULT)
         (original,) = self.split.whole(Text.of(text), context)
         source = self.prepare(original, context)
         (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)
@@ -209,13 +222,13 @@ class Pipeline:
     def explain(
         self,
         line: Line,
-        glossary: Glossary | None,
+        wording: Wording,
         segments: Sequence[Segment],
         found: Iterable[list[Found]],
         repaired: Iterable[list[Found]],
     ) -> Iterator[Step]:
         """The steps of a line, given its segments and what the search found for them, before and after repairs."""
-        context = self._context(line, glossary)
+        context = self._context(line, wording)
         if (text := self.tags.apply(Text.of(line.text), context)).marks:
             yield 0, self.tags.name, text.characters
         if len(segments) > 1:
@@ -240,6 +253,19 @@ class Pipeline:
         if len(segments) > 1:
             yield 0, self.split.name, self.split.restore(outputs, segments)
 
+    def require_formality(self, formality: Formality | None, target: str | None) -> None:
+        """Raise a ConfigError if a form of address is named that the model or the target language does not know."""
+        if formality is None:
+            return
+        if formality not in FORMALITY:
+            raise ConfigError(f"formality must be one of {', '.join(FORMALITY)}, not {formality!r:.40}")
+        if not self.knows_formality:
+            raise ConfigError(
+                "this model was not trained with formality (augment.formality), so it cannot choose a form of address"
+            )
+        if target and not has_forms_of_address(target):
+            raise ConfigError(f"formality is for languages with two forms of address; {target} is not one of them")
+
     def source_language(self, target: str | None) -> str | None:
         """The language of the source, if the directions leave no choice."""
         sources = self._sources(target)
@@ -249,11 +275,10 @@ class Pipeline:
         """The languages that the source of a translation may have."""
         return {source for source, other in self._directions if target in (None, other)}
 
-    def _context(
-        self, line: Line, glossary: Glossary | None, *, protect: bool = True, has_prefix: bool = False
-    ) -> Context:
+    def _context(self, line: Line, wording: Wording, *, protect: bool = True, has_prefix: bool = False) -> Context:
         protection = self.protection if protect else None
-        return Context(self.source_language(line.target), line.target, glossary, protection, has_prefix)
+        source = self.source_language(line.target)
+        return Context(source, line.target, wording.glossary, wording.formality, protection, has_prefix)
 
     def _encode_prefix(self, line: Line) -> list[int]:
         tokens = self.tokenizer.target.encode(line.prefix) if line.prefix else []

@@ -16,6 +16,7 @@ from transduce.translation.markup import Mark, TaggedText, tagged_text
 from transduce.translation.rules import common
 
 if TYPE_CHECKING:
+    from transduce.translation.formality import Formality
     from transduce.translation.stages.glossary import Glossary
     from transduce.translation.stages.protect import Protection
 
@@ -227,6 +228,7 @@ class Context:
     """The language of the source, if it is known."""
     target: str | None = None
     glossary: "Glossary | None" = None
+    formality: "Formality | None" = None
     protection: "Protection | None" = None
     has_prefix: bool = False
     """Whether the beginning of the output is given."""

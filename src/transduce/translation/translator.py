@@ -24,14 +24,15 @@ from transduce.tokenizers.symbols import SLOTS, language_tag
 from transduce.tokenizers.token_ranges import Span as Range
 from transduce.tokenizers.token_ranges import align_characters
 from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
+from transduce.translation.formality import Formality
 from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
-from transduce.translation.stages.glossary import Glossary, as_glossary
 from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.repair import Repairer
 from transduce.translation.stages.search import Searches, decode, line_spans, pieces, run_searches, translate_stream
 from transduce.translation.text import Segment
 from transduce.translation.translation import PairScore, Translation, Translations, join
+from transduce.translation.wording import Terms, TranslateOptions, Wording, split_options
 
 if TYPE_CHECKING:
     from transduce.models.model import Model
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 LongInput = Literal["split", "refuse"]
 Target = str | Sequence[str | None] | None
 """The target language of all texts, or of each; None if the model has only one."""
-Terms = Glossary | Mapping[str, str]
-"""A glossary, or its terms and their translations."""
 Confidence = bool | Literal["words"]
 """Whether outputs have a confidence; "words" are only the probabilities of words, which need no calibration."""
 
@@ -63,6 +62,7 @@ class Translator:
         by_sentence: bool = False,
         truecases: bool = False,
         uses_slots: bool = False,
+        knows_formality: bool = False,
         protection: Protection | None = None,
         directions: Sequence[Direction] = (),
         tagged: bool = False,
@@ -102,6 +102,7 @@ class Translator:
             tagged=tagged,
             protection=protection,
             uses_slots=uses_slots,
+            knows_formality=knows_formality,
             aligns=model.aligns,
             truecases=truecases,
             longest_prefix=model.longest,
@@ -145,6 +146,7 @@ class Translator:
             by_sentence=bool(facts.get("by_sentence")),
             truecases=bool(facts.get("truecase")),
             uses_slots=bool(facts.get("augment", {}).get("spans")),
+            knows_formality=bool(facts.get("augment", {}).get("formality")),
             protection=Protection([] if protect is True else protect) if protect is not False else None,
             directions=[(source, target) for source, target in facts.get("directions", [])],
             tagged=bool(facts.get("tagged")),
@@ -154,35 +156,24 @@ class Translator:
         )
 
     @overload
-    def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, to: str | None = None, glossary: Terms | None = None, **options: Unpack[SearchOptions]
-    ) -> str: ...
+    def translate(self, texts: str, *, to: str | None = None, **options: Unpack[TranslateOptions]) -> str: ...  # type: ignore[overload-overlap]
     @overload
     def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        to: Target = None,
-        glossary: Terms | None = None,
-        **options: Unpack[SearchOptions],
+        self, texts: Sequence[str], *, to: Target = None, **options: Unpack[TranslateOptions]
     ) -> list[str]: ...
     def translate(
-        self,
-        texts: str | Sequence[str],
-        *,
-        to: Target = None,
-        glossary: Terms | None = None,
-        **options: Unpack[SearchOptions],
+        self, texts: str | Sequence[str], *, to: Target = None, **options: Unpack[TranslateOptions]
     ) -> str | list[str]:
         """Translate one text, or each text of a list.
 
         `to` is the target language, which a model with several target languages requires; a list names one for each
-        text. Every sentence uses the translations of the glossary. `options` are the fields of SearchConfig (beam=1 is
-        greedy).
+        text. Of the options, `glossary` has terms whose translations every sentence uses, and `formality` is formal or
+        informal (for models that were trained with augment.formality); the others are the fields of SearchConfig
+        (beam=1 is greedy).
         """
         if isinstance(texts, str):
-            return self.hypotheses([texts], to=to, glossary=glossary, **options)[0][0].text
-        return [best[0].text for best in self.hypotheses(texts, to=to, glossary=glossary, **options)]
+            return self.hypotheses([texts], to=to, **options)[0][0].text
+        return [best[0].text for best in self.hypotheses(texts, to=to, **options)]
 
     def hypotheses(
         self,
@@ -193,16 +184,16 @@ class Translator:
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
-        glossary: Terms | None = None,
         confidence: bool = False,
-        **options: Unpack[SearchOptions],
+        **options: Unpack[TranslateOptions],
     ) -> list[list[Translation]]:
         """Translate each text of a list; return its n best translations with scores, best first.
 
-        `to` and `glossary` are as in `translate`. Every sentence of an output starts with its text's prefix. A text
+        `to` and `options` are as in `translate`. Every sentence of an output starts with its text's prefix. A text
         longer than `max_source_length` is split and translated in segments, or, with long="refuse", raises a DataError
-        with its line number, counted from `first_line`. The translation of an empty text is empty. `confidence` adds
-        the confidence of outputs and words, for which the model must be calibrated (`transduce calibrate`).
+        with its line number, counted from `first_line`. The translation of an empty text is empty. `align` adds to each
+        token the source token that it is aligned with. `confidence` adds the confidence of outputs and words, for
+        which the model must be calibrated (`transduce calibrate`).
         """
         require_list(texts, "texts")
         texts = list(texts)
@@ -219,7 +210,6 @@ class Translator:
             align=align,
             long=long,
             first_line=first_line,
-            glossary=glossary,
             confidence=confidence,
             **options,
         )
@@ -234,20 +224,19 @@ class Translator:
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
-        glossary: Terms | None = None,
         confidence: bool = False,
         window: int | None = None,
         text_done: Callable[[], object] = lambda: None,
-        **options: Unpack[SearchOptions],
+        **options: Unpack[TranslateOptions],
     ) -> Iterator[Translations]:
         """Like `hypotheses`, but yield results one by one; at most 2 * `window` texts are in memory at a time.
 
         Results keep the order of the texts. There may be more prefixes than texts. `text_done` is called when a text is
         translated, possibly before those that precede it: it serves to show progress.
         """
-        terms = as_glossary(glossary)
+        wording, search = split_options(options)
         ahead = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
-        config = self.config.with_options(options)
+        config = self.config.with_options(search)
         if confidence and not self.calibrations:
             self.calibration(None)
         if long not in get_args(LongInput):
@@ -260,6 +249,7 @@ class Translator:
         def checked(language: str | None) -> str | None:
             target = self.target(language)
             self.require_shortlist(config, target)
+            self.pipeline.require_formality(wording.formality, target)
             return target
 
         targets = repeat(checked(to)) if to is None or isinstance(to, str) else map(checked, to)
@@ -269,7 +259,9 @@ class Translator:
             return self.translations(segments, found, config, align, confidence)
 
         batches = (
-            self.pipeline.segments([Line(*line, number) for number, line in read], terms, refuse_long=long == "refuse")
+            self.pipeline.segments(
+                [Line(*line, number) for number, line in read], wording, refuse_long=long == "refuse"
+            )
             for read in iter(lambda: list(islice(lines, ahead)), [])
         )
         engine = self.engine_for(config)
@@ -299,11 +291,13 @@ class Translator:
         glossary: Terms | None = None,
         to: str | None = None,
         *,
+        formality: Formality | None = None,
         protect: bool = True,
     ) -> list[Segment]:
         """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`."""
-        lines = [Line(text, prefix, self.target(to))]
-        return self.pipeline.segments(lines, as_glossary(glossary), protect=protect)[0]
+        target = self.target(to)
+        self.pipeline.require_formality(formality, target)
+        return self.pipeline.segments([Line(text, prefix, target)], Wording.of(glossary, formality), protect=protect)[0]
 
     def whole(self, text: str, to: str | None = None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""
@@ -391,21 +385,22 @@ class Translator:
         return Translations(joined, segments)
 
     def explain(
-        self, text: str, *, to: str | None = None, glossary: Terms | None = None, **options: Unpack[SearchOptions]
+        self, text: str, *, to: str | None = None, **options: Unpack[TranslateOptions]
     ) -> list[tuple[int, str, str]]:
         """What happens to a text, step by step: only stages that change something, then those that restore the output.
 
         A step is the number of a segment, or 0 for the line, the name of a stage, and the text after it.
         """
-        config = self.config.with_options(options)
-        segments = self.segments(text, glossary=glossary, to=to)
+        wording, search = split_options(options)
+        config = self.config.with_options(search)
+        segments = self.segments(text, glossary=wording.glossary, to=to, formality=wording.formality)
         results = search_all(self.engine_for(config), segments, config)
         found, repaired = (
             decode(self.reader, self.tokenizer, segments, hypotheses, align=False)
             for hypotheses in (results, self._repairer.repair(segments, results, config, self.repairing_engine(config)))
         )
         line = Line(text, target=self.target(to))
-        return list(self.pipeline.explain(line, as_glossary(glossary), segments, found, repaired))
+        return list(self.pipeline.explain(line, wording, segments, found, repaired))
 
     @property
     def model(self) -> "Model":

@@ -141,7 +141,7 @@ class GpuSession:
             longest -= 1  # BOS has a position as well
         new = [(key, job, output_limit(job, self._config, longest)) for key, job in jobs]
         if longest is not None:  # raises an error for texts beyond the learned positions
-            model.reserve(max(max(len(job.tokens), limit) + 1 for _, job, limit in new))
+            model.reserve(max((max(len(job.tokens), limit) + 1 for _, job, limit in new), default=1))
         self._waiting.extend(new)
 
     def drop(self, keys: Sequence[int]) -> None:

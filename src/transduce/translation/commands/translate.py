@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -32,7 +32,6 @@ from transduce.models.folder import find_model
 from transduce.search.options import SearchOptions
 
 if TYPE_CHECKING:
-    from transduce.translation.stages.glossary import Glossary
     from transduce.translation.translator import Translator
 
 
@@ -116,11 +115,25 @@ class TextOptions:
     protect_pattern: Annotated[
         list[str] | None, typer.Option(help="A regular expression of text to keep unchanged too; may be repeated.")
     ] = None
+    formality: Annotated[
+        Literal["formal", "informal"] | None,
+        typer.Option(help="How the translation addresses its reader, e.g. German Sie or du.", show_default="as it is"),
+    ] = None
 
     @property
     def protection(self) -> list[str] | bool:
         """The argument `protect` of `Translator.load`."""
         return (self.protect_pattern or []) if self.protect else False
+
+    @property
+    def wording(self) -> dict[str, Any]:
+        """The options of `Translator.translate` that these are; a glossary is read from its file."""
+        from transduce.translation.stages.glossary import Glossary
+
+        return {
+            "glossary": Glossary.load(self.glossary) if self.glossary else None,
+            "formality": self.formality,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,14 +248,12 @@ def translate(
 
     Of rows, all columns are kept, and the translation is the column tgt.
     """
-    from transduce.translation.stages.glossary import Glossary
-
     require_utf8(of_lines.prefix)
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
     documents = _find_documents(inputs, of_documents.format)
     out = None if out == STANDARD_OUTPUT and not documents else out
     _refuse_options(arguments, inputs, documents, out, options, of_documents, of_lines, of_text, of_ray)
-    terms = Glossary.load(of_text.glossary) if of_text.glossary else None
+    wording = of_text.wording
     loading = {
         "device": of_engine.device,
         "engine": of_engine.engine,
@@ -253,7 +264,7 @@ def translate(
         HOOKS["translate_with_ray"](
             inputs,
             out,
-            {**loading, "model": model, "prefix": of_lines.prefix, "glossary": terms},
+            {**loading, "model": model, "prefix": of_lines.prefix, **wording},
             options,
             from_,
             to,
@@ -285,13 +296,13 @@ def translate(
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {translator.describe_engine()}")
     if of_lines.explain:
-        explain_lines(translator, inputs, of_lines.column, to=to, glossary=terms)
+        explain_lines(translator, inputs, of_lines.column, to=to, **wording)
     elif documents:
         HOOKS["translate_documents"](
-            translator, documents, out, to=to, source=from_, glossary=terms, retranslate=of_documents.retranslate
+            translator, documents, out, to=to, source=from_, retranslate=of_documents.retranslate, **wording
         )
     else:
-        _translate_lines(translator, folders, inputs, out, of_lines, shard, to, terms)
+        _translate_lines(translator, folders, inputs, out, of_lines, shard, to, wording)
 
 
 def _refuse_options(
@@ -335,7 +346,7 @@ def _translate_lines(
     options: LineOptions,
     shard: range | None,
     to: str | None,
-    terms: "Glossary | None",
+    wording: dict[str, Any],
 ) -> None:
     from transduce.translation.commands.translate_lines import translate_lines
 
@@ -350,7 +361,7 @@ def _translate_lines(
         jsonl=options.jsonl,
         min_confidence=options.min_confidence,
         to=to,
-        glossary=terms,
+        wording=wording,
         prefix=options.prefix,
         long=options.long,
         confidence=options.needs_confidence,
@@ -358,7 +369,7 @@ def _translate_lines(
             folders,
             to,
             translator.config,
-            terms.terms if terms else None,
+            wording,
             prefix=options.prefix,
             column=options.column,
             protection=protection and protection.patterns,

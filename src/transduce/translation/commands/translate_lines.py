@@ -20,7 +20,6 @@ from transduce.files.parquet import Row
 from transduce.files.rows import TARGET_COLUMN
 
 if TYPE_CHECKING:
-    from transduce.translation.stages.glossary import Glossary
     from transduce.translation.translation import Translation, Translations
     from transduce.translation.translator import LongInput, Translator
 
@@ -36,7 +35,7 @@ def translate_lines(
     jsonl: bool,
     min_confidence: float | None,
     to: str | None,
-    glossary: "Glossary | None",
+    wording: dict[str, Any],
     prefix: str,
     long: "LongInput",
     confidence: bool,
@@ -71,7 +70,7 @@ def translate_lines(
             "align": jsonl,
             "long": long,
             "to": to,
-            "glossary": glossary,
+            **wording,
             "confidence": confidence,
         }
         if not typed:
@@ -104,12 +103,12 @@ def explain_lines(
     column: str | None,
     *,
     to: str | None,
-    glossary: "Glossary | None",
+    **wording: Any,
 ) -> None:
     """Print each line of the inputs and the text after each stage that changes it, with the number of its segment."""
     for text, _ in rows_of(inputs, column):
         print(f"{'':11} {text}")
-        for segment, stage, after in translator.explain(text, to=to, glossary=glossary):
+        for segment, stage, after in translator.explain(text, to=to, **wording):
             print(f"{segment or '':>1} {stage:9} {after}")
 
 

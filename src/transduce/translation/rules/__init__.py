@@ -14,6 +14,8 @@ are written, or in capitals):
   - `before_I`: words after which "I." ends a sentence.
 - `expansions`: abbreviations that models misread, with the words that they stand for, by what must be beside them. At
   the start of a text, the words get a capital letter.
+- `address`: words that address a reader in the `formal` or the `informal` way. An entry with a capital does not count
+  at the start of a sentence, where every word has one.
 
 `examples` are run as tests (tests/translation/test_rules.py).
 """

@@ -96,11 +96,6 @@ class Glossary:
         return None
 
 
-def as_glossary(terms: "Glossary | Mapping[str, str] | None") -> Glossary | None:
-    """The glossary of these terms, if there are any."""
-    return terms if isinstance(terms, Glossary) or terms is None else Glossary(terms)
-
-
 def _inside_word(text: str, place: int) -> bool:
     return 0 < place < len(text) and has_spaces(text[place - 1]) and has_spaces(text[place])
 

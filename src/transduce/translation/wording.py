@@ -1,0 +1,40 @@
+"""How translations are worded: the options of a request besides those of the search."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from transduce.search.options import SearchOptions
+from transduce.translation.formality import Formality
+from transduce.translation.stages.glossary import Glossary
+
+Terms = Glossary | Mapping[str, str]
+"""A glossary, or its terms and their translations."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The wording that a request asks for."""
+
+    glossary: Glossary | None = None
+    formality: Formality | None = None
+    """The form of address; by default, the model chooses it for each sentence."""
+
+    @classmethod
+    def of(cls, glossary: Terms | None = None, formality: Formality | None = None) -> "Wording":
+        terms = glossary if isinstance(glossary, Glossary) or glossary is None else Glossary(glossary)
+        return cls(terms, formality)
+
+
+class TranslateOptions(SearchOptions, total=False):
+    """The options of a translation as keyword arguments: its wording, and the fields of SearchConfig."""
+
+    glossary: Terms | None
+    formality: Formality | None
+
+
+def split_options(options: TranslateOptions) -> tuple[Wording, SearchOptions]:
+    """The wording, and the options of the search."""
+    wording = {name: value for name, value in options.items() if name in ("glossary", "formality")}
+    search = {name: value for name, value in options.items() if name not in wording}
+    return Wording.of(**wording), cast(SearchOptions, search)  # type: ignore[arg-type]
