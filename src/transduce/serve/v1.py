@@ -105,7 +105,7 @@ class TranslatedSentence(BaseModel):
     confidence: float | None = None
     word_confidences: list[float] | None = None
     aligned: list[tuple[tuple[int, int], tuple[int, int]]] | None = Field(
-        None, description="With `align`: ranges of characters of `source` and of `text` that are aligned."
+        default=None, description="With `align`: ranges of characters of `source` and of `text` that are aligned."
     )
 
 
