@@ -170,6 +170,7 @@ FEATURES = {
     "inspect": Feature(
         commands={"inspect": "transduce.inspect.command:inspect"},
         pages={"inspect": "transduce.inspect.routes:inspect_routes"},
+        hooks={"inspect_translation": "transduce.inspect.page:translation_page"},
     ),
     "interop": Feature(
         commands={
