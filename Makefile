@@ -20,6 +20,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/python .ci/structure.py
 	$(BIN)/python docs/figures.py --check
 	$(BIN)/python docs/imports.py --check
+	$(BIN)/python docs/locales.py --check
 	$(BIN)/python .ci/audit.py
 
 docs: $(READY)          ## build the site into build/docs; warnings, such as broken links, are errors
@@ -62,11 +63,12 @@ web:                    ## build the page of `transduce serve` and `inspect` fro
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
 
-# torch is installed first and separately, from wherever this machine gets the build that fits it. Everything else has the version and the
-# hash that requirements.lock states (.ci/lock writes it).
-$(READY): pyproject.toml constraints.txt requirements.lock
+# torch is installed first, from wherever this machine gets the build that fits it; the lock files (.ci/lock writes them) have the hashes of all
+# builds, and of everything else.
+$(READY): pyproject.toml constraints.txt requirements.lock torch.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	awk '/^[^ #]/ { keep = /^pip==/ } keep' requirements.lock > $(VENV)/pip.txt && $(BIN)/pip install --quiet --require-hashes --no-deps --requirement $(VENV)/pip.txt
+	$(BIN)/pip install --quiet --require-hashes --constraint torch.lock --constraint requirements.lock --requirement constraints.txt
 	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement requirements.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from transduce.serve.limits import HttpError
-from transduce.serve.served_models import AUTO, Detector, ServedModel
+from transduce.serve.served_models import AUTO, Detector, ServedModel, ServedModels
+from transduce.translation.translator import Translator
 
 TEXTS = {
     "en": ["The meeting starts at noon", "Where did you put the keys", "We should leave before it rains",
@@ -76,3 +77,21 @@ def test_unknown_languages_are_not_guessed() -> None:
 
 def test_a_region_is_part_of_the_answer() -> None:
     assert asyncio.run(detector(("pt-BR", "en")).rank("O gato está em cima da mesa"))[0][0] == "pt-BR"
+
+
+def test_a_language_is_named_only_if_it_is_certain_and_may_be_one_that_no_model_reads() -> None:
+    served = Detector(ServedModels([("en-de-fr", Translator.load())]))
+
+    def detect(text: str) -> tuple[str | None, bool]:
+        found = asyncio.run(served.detect(text))
+        return found.language, found.available
+
+    for language, texts in TEXTS.items():
+        assert {detect(text[:20]) for text in texts} == {(language, True)}
+    for text in ("hello", "Tom", "OK", "12 + 3", "", "¿"):
+        assert detect(text) == (None, True)
+    assert detect("これは日本語の文章です。") == ("ja", False)
+    assert detect("هذا نص باللغة العربية") == ("ar", False)
+    assert detect("¿Cómo estás?") == ("es", False)
+    assert detect("Привет, как дела?") == (None, False)  # Cyrillic, but one of several languages
+    assert detect("Ich wohne in Tokyo (東京).") == ("de", True)

@@ -92,7 +92,8 @@ def embed(
 ) -> None:
     """Write a vector for each text, in the order of the texts.
 
-    It is the mean of the vectors of the tokens, scaled to length 1.
+    It is the mean of the vectors of the tokens, scaled to length 1. An imported model of sentence-transformers may take
+    the first, the last or the largest numbers instead.
     """
     from transduce.errors import ConfigError
 

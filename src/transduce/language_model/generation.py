@@ -135,6 +135,8 @@ class Continuation:
     stream: TextStream
     left: int
     """Number of tokens that may still be generated."""
+    ends: frozenset[int] = frozenset({EOS})
+    """The tokens that end the output."""
     finished: bool = False
 
 
@@ -148,7 +150,7 @@ def visible(ids: list[int], left: int, context: int) -> list[int]:
 def advance(output: Continuation, token: int, log_prob: float) -> GenerationEvent:
     """Add a token to an output."""
     reason: FinishReason | None = None
-    if token == EOS:
+    if token in output.ends:
         text, reason = output.stream.finish(), "stop"
     else:
         output.ids.append(token)
@@ -159,7 +161,9 @@ def advance(output: Continuation, token: int, log_prob: float) -> GenerationEven
         elif output.left == 0:
             text, reason = text + output.stream.finish(), "length"
     output.finished = reason is not None
-    return GenerationEvent(output.prompt, output.number, text, None if token == EOS else token, log_prob, reason)
+    return GenerationEvent(
+        output.prompt, output.number, text, None if token in output.ends else token, log_prob, reason
+    )
 
 
 @dataclass

@@ -35,7 +35,7 @@ from transduce.search.engine import Engine, Job, search_all
 from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions, SearchConfig
 from transduce.search.sampling import roll_out_steps, sampler
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.tokenizer import BOS
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 MAX_TOKENS = 256
 Stop = str | Sequence[str]
@@ -56,6 +56,7 @@ class Generator(Loaded):
         config: SearchConfig | None = None,
         engine: str = "plain",
         threads: int | None = None,
+        ends: Sequence[int] = (),
     ) -> None:
         if not isinstance(model, Decoder):
             raise ModelError(f"{model.config.architecture} models do not generate text")
@@ -63,6 +64,10 @@ class Generator(Loaded):
         self.config = replace(config or SearchConfig(), sample=True, beam=1, nbest=1)
         self.context = context if model.longest is None else min(context, model.longest)
         """Number of tokens that the model reads at once; of a longer text, it reads the end."""
+        if not all(isinstance(token, int) and EOS < token < tokenizer.vocab_size for token in ends):
+            raise ModelError("facts.ends has tokens that the vocabulary does not have")
+        self.ends = frozenset({EOS, *ends})
+        """The tokens that end an output: imported models may have several."""
         self._engine_name, self._threads = engine, threads
 
     def _facts(self) -> Iterator[str]:
@@ -94,8 +99,10 @@ class Generator(Loaded):
         saved = load_model(folder, pick_device(device))
         require_language_model(saved.facts, folder)
         config = build(SearchConfig, saved.facts.get("search", {}), str(folder))
-        context = saved.facts.get("max_length", 1024)
-        generator = cls(saved.model, saved.tokenizer, context=context, config=config, engine=engine, threads=threads)
+        context, ends = saved.facts.get("max_length", 1024), saved.facts.get("ends", [])
+        generator = cls(
+            saved.model, saved.tokenizer, context=context, config=config, engine=engine, threads=threads, ends=ends
+        )
         generator.config = generator.with_options(options)
         if engine != "auto":  # refuse one that cannot run before the first prompt
             _ = generator.decoder, generator._engine
@@ -186,6 +193,7 @@ class Generator(Loaded):
                     [BOS, *self.tokenizer.encode_document(text)],
                     TextStream(self.tokenizer, stops, at_start=not text),
                     max_tokens,
+                    self.ends,
                 )
                 for number in range(num)
             ]
@@ -237,7 +245,7 @@ class Generator(Loaded):
 
     def _search(self, prompts: Sequence[str], max_tokens: int, config: SearchConfig) -> list[str] | None:
         """The greedy continuations by a fast engine; None if no such engine can generate them."""
-        if config.temperature or config.no_repeat or self._engine.name == "plain":
+        if config.temperature or config.no_repeat or len(self.ends) > 1 or self._engine.name == "plain":
             return None
         encoded = [self.tokenizer.encode_document(text) for text in prompts]
         greedy = SearchConfig(beam=1, length_penalty=0.0, min_length=0, max_extra=max_tokens)

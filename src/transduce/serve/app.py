@@ -74,7 +74,7 @@ def make_app(
     if models.models:
         app.include_router(libretranslate_routes(service, models, keys, detector, suggestions))
         app.include_router(document_routes(jobs, keys))
-        app.include_router(v1_routes(service, models, keys))
+        app.include_router(v1_routes(service, models, keys, detector))
         app.include_router(page_routes())
         translators = {model.name: model.translator for model in models.models}
         for make_routes in PAGES.values():

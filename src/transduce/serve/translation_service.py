@@ -87,6 +87,14 @@ class SplitTexts:
         """Ranges of characters of a text, which is one line, and of an output that are aligned."""
         return self._translator.aligned_spans([self.jobs[job] for line in lines for job in line.jobs], output)
 
+    def aligned_part(self, part: Segment, output: Translation) -> list[tuple[tuple[int, int], tuple[int, int]]] | None:
+        """Ranges of characters of a part and of its output that are aligned; None if the output is not aligned."""
+        if output.alignment is None:
+            return None
+        place = part.original.place
+        spans = self._translator.aligned_spans([part], output)
+        return [((place(start), place(end)), target) for (start, end), target in spans]
+
     def best_parts(self, line: RequestLine) -> Iterator[tuple[Segment, Translation, str]]:
         """Each part of a line that is done, its best translation, and the text between this and the next one."""
         outputs = [line.outputs[job][0] for job in line.jobs]

@@ -18,9 +18,10 @@ from transduce.inspect.request import can_inspect
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.serve.api_keys import ApiKeys
+from transduce.serve.documents import document_suffixes
 from transduce.serve.limits import ClientDisconnectedError, HttpError
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, ErrorResponse, read_json, request_body
-from transduce.serve.served_models import ServedModels
+from transduce.serve.served_models import Detector, ServedModels
 from transduce.serve.translation_service import PendingTranslation, RequestLine, SplitTexts, TranslationService
 from transduce.tokenizers.symbols import escape
 from transduce.tokenizers.tokenizer import BOS, EOS
@@ -96,6 +97,9 @@ class TranslatedSentence(BaseModel):
     after: str = Field(description="White space between this translation and the next one of the same line.")
     confidence: float | None = None
     word_confidences: list[float] | None = None
+    aligned: list[tuple[tuple[int, int], tuple[int, int]]] | None = Field(
+        None, description="With `align`: ranges of characters of `source` and of `text` that are aligned."
+    )
 
 
 class TranslatedText(BaseModel):
@@ -142,6 +146,22 @@ class Alternative(BaseModel):
     prefix: list[int] = Field(description="The ids of the tokens up to the first one of the word.")
 
 
+class DetectRequest(BaseModel):
+    """A text whose language is wanted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"example": {"text": "Guten Morgen!"}})
+    text: str
+
+
+class DetectedLanguage(BaseModel):
+    """The language of a text, among all that are known."""
+
+    language: str | None = Field(description="Null if it is not certain.")
+    name: str | None = Field(description="Its English name.")
+    probability: float
+    available: bool = Field(description="Whether a model of the server may be able to read the text.")
+
+
 class Alternatives(BaseModel):
     """Alternatives, most probable first; the word itself is one of them if it is probable enough."""
 
@@ -156,6 +176,7 @@ class TranslatorFacts(BaseModel):
     directions: list[tuple[str | None, str | None]] = Field(description="Source and target; null if not known.")
     tagged: bool = Field(description="Whether requests must name the target language.")
     inspect: bool = Field(description="Whether /inspect/look accepts it.")
+    aligns: bool = Field(description="Whether /v1/translate can align its outputs.")
 
 
 class Translators(BaseModel):
@@ -165,9 +186,10 @@ class Translators(BaseModel):
     languages: dict[str, str] = Field(description="The English name of each language code.")
     key_required: bool
     characters: int = Field(description="Maximum number of characters of a request.")
+    formats: list[str] = Field(description="The suffixes of the documents that are translated.")
 
 
-def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) -> APIRouter:
+def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys, detector: Detector) -> APIRouter:
     """Routes below /v1."""
     router = APIRouter(prefix="/v1", tags=["v1"])
     event = {
@@ -230,6 +252,16 @@ def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) 
         ranked = sorted(found.values(), key=lambda alternative: -alternative.probability)
         return Alternatives(before=body.output[:start], alternatives=ranked)
 
+    @router.post("/detect", responses=ERROR_RESPONSES, openapi_extra=request_body(DetectRequest, JSON))
+    async def detect(request: Request) -> DetectedLanguage:
+        """The language of a text if it is certain; it may be one that no model of the server reads."""
+        keys.check(request)
+        body = await read_json(DetectRequest, request)
+        service.check_size([body.text], [])
+        found = await detector.detect(body.text)
+        name = language_name(found.language) if found.language else None
+        return DetectedLanguage(name=name, **vars(found))
+
     @router.get("/translators")
     def translators() -> Translators:
         """The translation models with their directions; needs no key."""
@@ -241,12 +273,14 @@ def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) 
                     directions=list(dict.fromkeys(model.directions)),
                     tagged=model.translator.tagged,
                     inspect=can_inspect(model.translator),
+                    aligns=model.translator.any_model.aligns,
                 )
                 for model in models.models
             ],
             languages={code: language_name(code) for code in codes},
             key_required=bool(keys),
             characters=service.limits.characters,
+            formats=document_suffixes(),
         )
 
     return router
@@ -275,6 +309,7 @@ def _sentences(split: SplitTexts, lines: Sequence[RequestLine]) -> list[Translat
                 after=after,
                 confidence=output.confidence,
                 word_confidences=output.word_confidences,
+                aligned=split.aligned_part(part, output),
             )
             sentences.append(sentence)
     return sentences

@@ -227,6 +227,8 @@ class Context:
     target: str | None = None
     glossary: "Glossary | None" = None
     formality: "Formality | None" = None
+    locale: bool = True
+    """Whether numbers and times are written as the target language does."""
     protection: "Protection | None" = None
     has_prefix: bool = False
     """Whether the beginning of the output is given."""

@@ -22,7 +22,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import SLOTS, language_tag
+from transduce.tokenizers.symbols import language_tag
 from transduce.tokenizers.token_ranges import Span as Range
 from transduce.tokenizers.token_ranges import align_characters
 from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
@@ -32,6 +32,7 @@ from transduce.translation.scoring import score_pairs
 from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.repair import Repairer
 from transduce.translation.stages.search import decode, line_spans, pieces, translate_stream
+from transduce.translation.stages.slots import reserved_tokens
 from transduce.translation.text import Segment
 from transduce.translation.translation import PairScore, Translation, Translations, join
 from transduce.translation.wording import Terms, TranslateOptions, Wording, split_options
@@ -94,8 +95,7 @@ class Translator(Loaded):
         """The target language that `transduce translate` takes if none is named and there are several."""
         self.calibrations = dict(calibrations or {})
         """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
-        sides = (tokenizer, tokenizer.target)
-        uses_slots = uses_slots and all(slot in side.symbol_ids for side in sides for slot in SLOTS)
+        uses_slots = uses_slots and all(reserved_tokens(side) for side in (tokenizer, tokenizer.target))
         self.pipeline = Pipeline(
             tokenizer,
             max_source_length,
@@ -110,7 +110,7 @@ class Translator(Loaded):
             longest_prefix=model.longest,
         )
         """What happens to a text before and after the search."""
-        self._repairer = Repairer(self.reader, tokenizer)
+        self._repairer = Repairer(self.reader, self.pipeline)
 
     def _facts(self) -> Iterator[str]:
         yield describe_directions(self.directions) or "languages unknown"
@@ -176,7 +176,8 @@ class Translator(Loaded):
 
         `to` is the target language, which a model with several target languages requires; a list names one for each
         text. Of the options, `glossary` has terms whose translations every sentence uses, and `formality` is formal or
-        informal (for models that were trained with augment.formality); the others are the fields of SearchConfig
+        informal (for models that were trained with augment.formality), and `locale=False` leaves numbers, prices and
+        times as they are instead of writing them as the target language does; the others are the fields of SearchConfig
         (beam=1 is greedy).
         """
         split_options(options, "translate")
@@ -306,12 +307,15 @@ class Translator(Loaded):
         to: str | None = None,
         *,
         formality: Formality | None = None,
+        locale: bool = True,
         protect: bool = True,
     ) -> list[Segment]:
         """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`."""
         target = self.target(to)
         self.pipeline.require_formality(formality, target)
-        return self.pipeline.segments([Line(text, prefix, target)], Wording.of(glossary, formality), protect=protect)[0]
+        return self.pipeline.segments(
+            [Line(text, prefix, target)], Wording.of(glossary, formality, locale), protect=protect
+        )[0]
 
     def whole(self, text: str, to: str | None = None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""
@@ -394,7 +398,9 @@ class Translator(Loaded):
         """
         wording, search = split_options(options, "explain")
         config = self.config.with_options(search)
-        segments = self.segments(text, glossary=wording.glossary, to=to, formality=wording.formality)
+        segments = self.segments(
+            text, glossary=wording.glossary, to=to, formality=wording.formality, locale=wording.locale
+        )
         results = search_all(self.engine_for(config), segments, config)
         found, repaired = (
             decode(self.reader, self.tokenizer, segments, hypotheses, align=False)
