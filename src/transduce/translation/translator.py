@@ -31,7 +31,7 @@ from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
 from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.repair import Repairer
-from transduce.translation.stages.search import decode, line_spans, pieces, translate_stream
+from transduce.translation.stages.search import Searches, decode, line_spans, pieces, run_searches, translate_stream
 from transduce.translation.stages.slots import reserved_tokens
 from transduce.translation.text import Segment
 from transduce.translation.translation import PairScore, Translation, Translations, join
@@ -330,12 +330,26 @@ class Translator(Loaded):
         confidence: Confidence = False,
     ) -> Iterator[list[Translation]]:
         """The translations of segments, from the hypotheses of a search, with everything that the segments require."""
-        results = self._repaired(segments, results, config)
+        searches = self.translation_searches(segments, results, config, align, confidence)
+        return iter(run_searches(self.repairing_engine(config), searches))
+
+    def translation_searches(
+        self,
+        segments: Sequence[Segment],
+        results: Sequence[list[Hypothesis]],
+        config: SearchConfig,
+        align: bool,
+        confidence: Confidence = False,
+    ) -> Searches[list[list[Translation]]]:
+        """Like `translations`, for a caller that runs the searches itself, with `repairing_engine`."""
+        engine = self.repairing_engine(config)
+        results = yield from self._repairer.searches(segments, results, config, engine)
         estimates: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
         if confidence:
             calibrations = [self.calibration(segment.target) if confidence is True else None for segment in segments]
             estimates = confidences(self.reader, self.tokenizer, segments, results, calibrations)
         found = decode(self.reader, self.tokenizer, segments, results, align=align)
+        decoded = []
         for segment, best, outputs in zip(segments, results, found, strict=True):
             translations = []
             for hypothesis, output in zip(best, outputs, strict=True):
@@ -343,14 +357,13 @@ class Translator(Loaded):
                 alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
                 translations.append(Translation(text, *scores, output.tokens, alignment, *next(estimates)))
-            yield translations
+            decoded.append(translations)
+        return decoded
 
-    def _repaired(
-        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig
-    ) -> list[list[Hypothesis]]:
+    def repairing_engine(self, config: SearchConfig) -> Engine:
+        """The engine that searches again for outputs without what is required."""
         engine = self.engine_for(config)
-        # The gpu engine has one session at a time, which is in use now.
-        return self._repairer.repair(segments, results, config, self._plain if engine.name == "gpu" else engine)
+        return self._plain if engine.name == "gpu" else engine  # gpu has one session at a time, which is in use now
 
     def calibration(self, target: str | None) -> Calibration:
         """The calibration of confidence for a target language; a ModelError if the model is not calibrated."""
@@ -404,7 +417,7 @@ class Translator(Loaded):
         results = search_all(self.engine_for(config), segments, config)
         found, repaired = (
             decode(self.reader, self.tokenizer, segments, hypotheses, align=False)
-            for hypotheses in (results, self._repaired(segments, results, config))
+            for hypotheses in (results, self._repairer.repair(segments, results, config, self.repairing_engine(config)))
         )
         line = Line(text, target=self.target(to))
         return list(self.pipeline.explain(line, wording, segments, found, repaired))
