@@ -12,7 +12,7 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs, finished or not.", metavar="RUN")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Page to write with the curves of all runs.")] = None,
 ) -> None:
-    """Compare runs: their scores, losses and speed, and the settings in which they differ.
+    """Compare runs: scores, losses, speed, and differing settings.
 
     With --out, the curves of all runs are drawn in the same charts of one HTML file, which needs no network.
     """

@@ -28,14 +28,21 @@ def translate_documents(
     to: str | None,
     source: str | None,
     retranslate: bool,
+    force: bool,
     **wording: Any,
 ) -> None:
-    """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout."""
+    """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout.
+
+    A file next to it is replaced only with `force`: a person may have edited it.
+    """
     if out and len(documents) > 1:
         raise ConfigError("--out names one file, but there are several documents; leave it out")
-    for path, name in documents:
+    targets = [out or (STANDARD_OUTPUT if path == STANDARD_INPUT else _output_path(path, to)) for path, _ in documents]
+    for target in targets:
+        if not (out or force) and target.exists():
+            raise ConfigError(f"{target} exists; replace it with --force, or name another file with --out")
+    for (path, name), target in zip(documents, targets, strict=True):
         began = time.monotonic()
-        target = out or (STANDARD_OUTPUT if path == STANDARD_INPUT else _output_path(path, to))
         options = ReadOptions(source or translator.pipeline.source_language(to), to, retranslate)
         document = read_document(name, read_whole(path, _MAX_BYTES), str(path), options)
         total = different_texts(document.texts)

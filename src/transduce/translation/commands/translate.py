@@ -51,6 +51,9 @@ class DocumentOptions:
     retranslate: Annotated[
         bool, typer.Option("--retranslate", help="Translate again what has a translation in the document.")
     ] = False
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the translation of a document, which may have been edited.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +201,7 @@ _CONFLICTS = (
         needs="documents",
         message="--retranslate needs a document; a text file has no translations",
     ),
+    Conflict("--force", needs="documents", message="--force needs a document; a file of lines is replaced anyway"),
     Conflict(
         "--workers",
         needs="--ray",
@@ -242,11 +246,12 @@ def translate(
     options: SearchOptions,
     of_engine: EngineOptions,
 ) -> None:
-    """Translate text, one output line for each input line, or documents.
+    """Translate text, line by line, or documents.
 
     An argument that names a file is read; any other is text, unless it looks like the path of a missing file. The
     translation of a document is a document, written to --out or, by default, next to it with the target language in its
-    name. A search option that is not given has the value stored with the model, usually the default shown here.
+    name; there, an existing file is replaced only with --force. A search option that is not given has the value stored
+    with the model, usually the default shown here.
 
     Of rows, all columns are kept, and the translation is the column tgt.
     """
@@ -301,7 +306,14 @@ def translate(
         explain_lines(translator, inputs, of_lines.column, to=to, **wording)
     elif documents:
         HOOKS["translate_documents"](
-            translator, documents, out, to=to, source=from_, retranslate=of_documents.retranslate, **wording
+            translator,
+            documents,
+            out,
+            to=to,
+            source=from_,
+            retranslate=of_documents.retranslate,
+            force=of_documents.force,
+            **wording,
         )
     else:
         _translate_lines(translator, folders, inputs, out, of_lines, shard, to, wording)
