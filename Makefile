@@ -63,12 +63,11 @@ web:                    ## build the page of `transduce serve` and `inspect` fro
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
 
-# torch is installed first, from wherever this machine gets the build that fits it; the lock files (.ci/lock writes them) have the hashes of all
-# builds, and of everything else.
-$(READY): pyproject.toml constraints.txt requirements.lock torch.lock
+# torch is installed first and separately, from wherever this machine gets the build that fits it: the hashes of builds for a CPU that are not
+# public cannot be known. Everything else has the version and the hash that requirements.lock states (.ci/lock writes it).
+$(READY): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	awk '/^[^ #]/ { keep = /^pip==/ } keep' requirements.lock > $(VENV)/pip.txt && $(BIN)/pip install --quiet --require-hashes --no-deps --requirement $(VENV)/pip.txt
-	$(BIN)/pip install --quiet --require-hashes --constraint torch.lock --constraint requirements.lock --requirement constraints.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement requirements.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@

@@ -40,6 +40,12 @@ def test_a_document_is_written_next_to_the_original(transduce: Any, trained: Any
     assert bold[0] in plain
     with zipfile.ZipFile(report) as old, zipfile.ZipFile(written) as new:
         assert [name for name in old.namelist() if old.read(name) != new.read(name)] == ["word/document.xml"]
+    written.write_text("edited")
+    refused = complaint(translate(transduce, trained, report))
+    assert refused == f"{written} exists; replace it with --force, or name another file with --out"
+    assert written.read_text() == "edited"
+    assert translate(transduce, trained, report, "--force").code == 0
+    assert docx.Document(str(written)).paragraphs[0].text == plain
 
 
 def test_existing_translations_stay_unless_asked(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from document_samples.pdf import PdfLine, pdf_of, text_lines
 from pypdf import PdfReader, PdfWriter
 from translated_documents import read, translated
 
+from transduce.deadline import Deadline, OutOfTimeError
 from transduce.errors import DataError
 
 FIRST = ("The committee met on the third of March to discuss", "the budget of the coming year, and it was agreed that")
@@ -130,6 +131,15 @@ def test_every_cut_or_changed_file_is_read_or_refused() -> None:
         for damaged in (data[:place], data[:place] + b"\xff\x00>>" + data[place + 4 :]):
             with suppress(DataError):
                 read("a.pdf", damaged)
+
+
+def test_reading_ends_at_the_deadline() -> None:
+    deadline = Deadline(60)
+    with deadline.applied():
+        assert read("a.pdf", pdf_of(text_lines(*FIRST))).texts
+        deadline.cancel()
+        with pytest.raises(OutOfTimeError):
+            read("a.pdf", pdf_of(text_lines(*FIRST)))
 
 
 def test_command(transduce: Any, trained: Any, tmp_path: Path) -> None:

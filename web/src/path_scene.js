@@ -17,9 +17,9 @@ export function Scene({ context, shares, label }) {
   return html`<svg class="path-scene" viewBox="0 0 ${width} ${height}" role="img" aria-label=${label}>
     <${Layers} ...${{ context, places, layers }} />
     ${keys.map((key, n) => html`<${Key} key=${n} ...${{ one: key, n, context, places, tokens, layers, softmax, colour }} />`)}
-    ${lines > 0 && keys.map((key, n) => html`<path class="path-line" pathLength="1" d=${curve(key.x, top - 60 * key.weight * softmax, query)} stroke=${colour} stroke-width=${1 + 9 * key.weight}
+    ${lines > 0 && keys.map((key, n) => html`<path class="path-line" pathLength="1" d=${curve(key.x, top - 40 * key.weight * softmax, query)} stroke=${colour} stroke-width=${1 + 9 * key.weight}
       stroke-opacity=${0.15 + 0.85 * Math.sqrt(key.weight)} stroke-dasharray="1" stroke-dashoffset=${1 - Math.max(0, Math.min(1, lines * keys.length * 0.6 - n * 0.6 + lines))} />`)}
-    ${values > 0 && keys.filter(({ weight }) => weight > 0.02).map((key) => html`<circle class="path-value" fill=${colour} r=${3 + 9 * Math.sqrt(key.weight)} ...${along(key.x, top - 60 * key.weight, query, values)} />`)}
+    ${values > 0 && keys.filter(({ weight }) => weight > 0.02).map((key) => html`<circle class="path-value" fill=${colour} r=${3 + 9 * Math.sqrt(key.weight)} ...${along(key.x, top - 40 * key.weight, query, values)} />`)}
     <${Query} ...${{ context, places, lit, values, colour }} />
     <${HeadGrid} ...${{ context, places, lit, colour }} />
     <${Word} ...${{ context, places, word }} />
@@ -75,7 +75,7 @@ function Key({ one, n, context, places, tokens, layers, softmax, colour }) {
       <rect class="path-vector" width=${CELLS * cell} height="10" rx="2" /><rect class="path-mixed" width=${CELLS * cell} height="10" rx="2" opacity=${layers} />
       ${strip.map(([fill, opacity], i) => html`<rect x=${i * cell} width=${cell} height="10" fill=${fill} fill-opacity=${opacity * tokens * (1 - layers)} />`)}
     </g>
-    ${softmax > 0 && html`<rect x=${one.x - 9} y=${top + 2 - 60 * one.weight * softmax} width="18" height=${Math.max(1, 60 * one.weight * softmax)} rx="2" fill=${colour} fill-opacity="0.85" />
+    ${softmax > 0 && html`<rect x=${one.x - 9} y=${top + 2 - 40 * one.weight * softmax} width="18" height=${Math.max(1, 40 * one.weight * softmax)} rx="2" fill=${colour} fill-opacity="0.85" />
       ${one.weight >= 0.005 && html`<text x=${one.x} y=${bottom + 20} class="middle amount" opacity=${softmax}>${percent(one.weight)}</text>`}`}
   </g>`;
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transduce.cli.messages import warn_of_cut_texts
-from transduce.cli.options import DeviceOption, ThreadsOption
+from transduce.cli.options import DeviceOption, ThreadsOption, model_option
 
 if TYPE_CHECKING:
     from transduce.classification.classifier import Classifier, Input
@@ -27,21 +27,21 @@ def classify(
             show_default="each line of standard input",
         ),
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", "-m", help="A run or a model folder of the task classify.")
-    ] = None,
+    model: Annotated[Path | None, model_option("A run or a model folder of the task classify.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object per input, with the probabilities of all classes.")
     ] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Print the class of each text or image and its probability, separated by a tab.
+    """Print the class of each text or image.
 
-    Lines of standard input are texts or, for a model of images, names of image files.
+    The columns are the class, its probability, and the text or the name of the image, separated by tabs. Lines of
+    standard input are texts or, for a model of images, names of image files.
     """
     from transduce.classification.classifier import Classifier
     from transduce.errors import ConfigError
+    from transduce.files.texts import one_line
 
     if model is None:
         raise ConfigError("name a model with -m; train one with: transduce train --task classify")
@@ -53,7 +53,7 @@ def classify(
                 record = {"image" if classifier.reads_images else "text": str(item), **vars(found)}
                 print(json.dumps(record, ensure_ascii=False))
             else:
-                print(f"{found.label}\t{found.probability:.4f}")
+                print(f"{found.label}\t{found.probability:.4f}\t{one_line(str(item))}")
     warn_of_cut_texts(classifier.texts_cut, classifier.max_length)
 
 

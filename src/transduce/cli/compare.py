@@ -14,7 +14,7 @@ def compare(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Page to write with the curves of all runs.")] = None,
     force: ForceOption = False,
 ) -> None:
-    """Compare runs: their scores, losses and speed, and the settings in which they differ.
+    """Compare runs: scores, losses, speed, and differing settings.
 
     With --out, the curves of all runs are drawn in the same charts of one HTML file, which needs no network.
     """

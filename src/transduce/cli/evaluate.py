@@ -19,6 +19,7 @@ from transduce.cli.options import (
     ReverseOption,
     ThreadsOption,
     ToOption,
+    model_option,
     scored_together,
     search_options,
 )
@@ -88,10 +89,8 @@ EVALUATIONS: Registry[Callable[[Evaluation], None]] = Registry("evaluations")
 def evaluate(
     model: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="A run or a model folder; several are compared.",
+        model_option(
+            "A run or a model folder; several are compared.",
             show_default="without --hyp: the bundled model",
         ),
     ] = None,
@@ -125,9 +124,10 @@ def evaluate(
     mbr: MbrOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Score translations with BLEU, chrF and TER (sacreBLEU), or the trees of a parser with labelled bracketing F1.
+    """Score models, or their outputs, on a test set.
 
-    A classifier is scored with accuracy, macro F1 and the confusion matrix; a speech model with the word error rate.
+    Translations are scored with BLEU, chrF and TER (sacreBLEU), a parser with labelled bracketing F1, a classifier with
+    accuracy, macro F1 and the confusion matrix, and a speech model with the word error rate.
 
     Several systems are compared by paired bootstrap resampling. A search option that is not given has the value stored
     with the model, usually the default shown here.

@@ -41,11 +41,12 @@ def init(
     set_: SetOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Write a recipe for `transduce train`, with a comment for each setting.
+    """Write a recipe, the settings of a run, for `transduce train`.
 
-    In a terminal, the command asks for the training text, the validation text and the size of the model if they are not
-    given. What `transduce train` would refuse is refused. The command prints how many pairs and tokens there are, and
-    how long the run will take on this machine; without --preset, it chooses the size that suits both.
+    The recipe has a comment for each setting. In a terminal, the command asks for the training text, the validation
+    text and the size of the model if they are not given. What `transduce train` would refuse is refused. The command
+    prints how many pairs and tokens there are, and how long the run will take on this machine; without --preset, it
+    chooses the size that suits both.
     """
     from transduce.cli.outputs import refuse_overwriting
     from transduce.config import apply_sets

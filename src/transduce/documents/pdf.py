@@ -17,6 +17,7 @@ from math import hypot
 from statistics import median, mode
 from typing import Any
 
+from transduce.deadline import OutOfTimeError, check_deadline
 from transduce.documents.document import Document, ReadOptions, escape_xml, read_text
 from transduce.documents.docx import read_docx
 from transduce.errors import DataError
@@ -85,7 +86,7 @@ def _read_pages(data: bytes, name: str) -> list[list[_Line]]:
         if reader.is_encrypted and not reader.decrypt(""):
             raise DataError(f"{name}: encrypted; remove the password first")
         return [_lines(page) for page in reader.pages]
-    except DataError:
+    except (DataError, OutOfTimeError):
         raise
     except DependencyError:
         raise DataError(f"{name}: encrypted with AES; remove the encryption, or: pip install cryptography") from None
@@ -108,6 +109,7 @@ def _lines(page: Any) -> list[_Line]:
 
     def visit(text: str, outer: Sequence[float], inner: Sequence[float], font: Any, size: float) -> None:
         """Add a piece; the two matrices give its place."""
+        check_deadline()
         text = _LIGATURE.sub(lambda ligature: unicodedata.normalize("NFKC", ligature[0]), _NOT_XML.sub("", text))
         x, y = inner[4:]
         x, y = x * outer[0] + y * outer[2] + outer[4], x * outer[1] + y * outer[3] + outer[5]

@@ -33,7 +33,10 @@ def translate_documents(
     force: bool,
     **wording: Any,
 ) -> None:
-    """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout."""
+    """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout.
+
+    A file that exists is replaced only with `force`: a person may have edited it.
+    """
     if out and len(documents) > 1:
         raise ConfigError("--out names one file, but there are several documents; leave it out")
     targets = [out or _output_path(path, name, to) for path, name in documents]

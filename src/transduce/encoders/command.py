@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.messages import warn_of_cut_texts
-from transduce.cli.options import DeviceOption, ForceOption, ThreadsOption
+from transduce.cli.options import DeviceOption, ForceOption, ThreadsOption, model_option
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _AT_ONCE = 4096
@@ -29,17 +29,16 @@ def fill(
             show_default="each line of standard input",
         ),
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", "-m", help="A run or a model folder of the task masked.")
-    ] = None,
+    model: Annotated[Path | None, model_option("A run or a model folder of the task masked.")] = None,
     top: Annotated[int, typer.Option(help="Number of tokens for each mask.", min=1)] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object per text.")] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Print the most likely tokens in place of each <mask>, with their probabilities and the text.
+    """Print the most likely tokens in place of each <mask>.
 
-    The columns are separated by tabs. An empty line follows each mask but the last.
+    The columns are the token, its probability and the text, separated by tabs. An empty line follows each mask but the
+    last.
     """
     from transduce.cli.inputs import STANDARD_INPUT, require_utf8
     from transduce.encoders.text_encoder import TextEncoder
@@ -78,9 +77,7 @@ def embed(
             show_default="each line of standard input",
         ),
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", "-m", help="A run or a model folder of the architecture encoder_only.")
-    ] = None,
+    model: Annotated[Path | None, model_option("A run or a model folder of the architecture encoder_only.")] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -94,9 +91,10 @@ def embed(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Write a vector of length 1 for each text, in the order of the texts: the mean of the vectors of its tokens.
+    """Write a vector for each text, in the order of the texts.
 
-    An imported model of sentence-transformers may take the first, the last or the largest numbers instead.
+    It is the mean of the vectors of the tokens, scaled to length 1. An imported model of sentence-transformers may take
+    the first, the last or the largest numbers instead.
     """
     from transduce.errors import ConfigError
 

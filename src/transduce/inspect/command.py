@@ -37,12 +37,12 @@ def inspect(
     ] = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Write an HTML page that shows how a sentence is translated, or how a model reads a text.
+    """Write an HTML page that shows how a model treats a text.
 
-    The page shows attention, beam search and probabilities; it is self-contained and opens offline. Of a language
-    model, it shows attention and the predictions after each token of the text; of an encoder, attention and the
-    predictions at <mask>. A search option that is not given has the value stored with the model, usually the default
-    shown here.
+    Of a translation, the page shows attention, beam search and probabilities; it is self-contained and opens offline.
+    Of a language model, it shows attention and the predictions after each token of the text; of an encoder, attention
+    and the predictions at <mask>. A search option that is not given has the value stored with the model, usually the
+    default shown here.
 
     With --site, a line of the file may have, after a tab, what its page shows first: the part of a page's address after
     the #, such as stack=encoder&question=it>animal.

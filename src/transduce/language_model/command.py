@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transduce.cli.messages import log
-from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, search_options
+from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, model_option, search_options
 from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ def generate(
             show_default="each line of standard input",
         ),
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", "-m", help="A run or a model folder of a language model.")
-    ] = None,
+    model: Annotated[Path | None, model_option("A run or a model folder of a language model.")] = None,
     max_tokens: Annotated[int, typer.Option(help="Maximum number of new tokens.", min=1)] = 256,
     stop: Annotated[
         list[str] | None, typer.Option(help="Text before which an output ends; may be repeated.", show_default=False)

@@ -26,6 +26,7 @@ from transduce.language_model.generation import (
 )
 from transduce.models.folder import find_model, load_model
 from transduce.models.likelihood import text_log_probs
+from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
 from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
@@ -43,7 +44,7 @@ _TOGETHER = 32
 """Number of outputs that are generated in one batch."""
 
 
-class Generator:
+class Generator(Loaded):
     """A language model, ready to continue and to score texts."""
 
     def __init__(
@@ -69,7 +70,13 @@ class Generator:
         """The tokens that end an output: imported models may have several."""
         self._engine_name, self._threads = engine, threads
 
+    def _facts(self) -> Iterator[str]:
+        yield f"context {self.context:,}"
+        yield f"engine {self._engine_name}"
+        yield f"device {self.model.device}"
+
     @classmethod
+    @remember_arguments
     def load(
         cls,
         path: str | Path,

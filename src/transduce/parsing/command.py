@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 import typer
 
 from transduce.cli.messages import log
-from transduce.cli.options import DeviceOption, ForceOption, MbrOption, ThreadsOption, search_options
+from transduce.cli.options import DeviceOption, ForceOption, MbrOption, ThreadsOption, model_option, search_options
 from transduce.search.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -25,10 +25,8 @@ def parse(
     ] = None,
     model: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="A run or a model folder of the task parse; several with the same vocabulary are an ensemble.",
+        model_option(
+            "A run or a model folder of the task parse; several with the same vocabulary are an ensemble.",
             show_default=False,
         ),
     ] = None,

@@ -20,6 +20,7 @@ from transduce.errors import ConfigError, DataError, ModelError
 from transduce.files.texts import require_list, require_text, require_texts
 from transduce.models.ensemble import load_ensemble
 from transduce.models.folder import find_model
+from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
 from transduce.nn.device import pick_device
 from transduce.parsing.trees import ROOT, Leaf, Tree, bracket_labels, leaf
@@ -231,7 +232,7 @@ def _build(constituents: Sequence[_Constituent], leaves: Sequence[Leaf]) -> Tree
     return children[0] if len(children) == 1 and isinstance(children[0], Tree) else Tree(ROOT, tuple(children))
 
 
-class Parser:
+class Parser(Loaded):
     """A model that was trained with the task "parse", ready to parse sentences.
 
     The search is held to the grammar of trees: every output is a tree over the words of its sentence.
@@ -269,7 +270,13 @@ class Parser:
         self._grammar = TreeGrammar(dict(brackets.values()), starts)
         self._closing = frozenset(self._grammar.closing.values())
 
+    def _facts(self) -> Iterator[str]:
+        yield f"{len(self.labels):,} labels"
+        yield f"engine {self.engine.description}"
+        yield f"device {self.model.device}"
+
     @classmethod
+    @remember_arguments
     def load(
         cls,
         path: str | Path | Sequence[str | Path],
@@ -298,10 +305,8 @@ class Parser:
             raise ModelError(
                 f"{folders[0]}: trained for the task {task}, not to parse; train a parser with --task parse"
             )
-        stored = build(SearchConfig, saved.facts.get("search", {}), str(folders[0]))
-        return cls(
-            saved.model, saved.tokenizer, config=stored.with_options(options), batch_tokens=batch_tokens, mbr=mbr
-        )
+        config = build(SearchConfig, saved.facts.get("search", {}), str(folders[0])).with_options(options, "load")
+        return cls(saved.model, saved.tokenizer, config=config, batch_tokens=batch_tokens, mbr=mbr)
 
     @overload
     def parse(self, texts: str) -> Tree: ...  # type: ignore[overload-overlap]

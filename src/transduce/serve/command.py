@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.messages import announce, log
-from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, search_options
+from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, model_option, search_options
 from transduce.search.options import SearchOptions
 
 _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "py3langid", "python_multipart")
@@ -18,10 +18,8 @@ _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "py3langid", 
 def serve(
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="A run or a model folder, or NAME=FOLDER; may be repeated.",
+        model_option(
+            "A run or a model folder, or NAME=FOLDER; may be repeated.",
             show_default="the bundled model",
         ),
     ] = None,
@@ -55,6 +53,7 @@ def serve(
     if missing := [name for name in _NEEDED if not find_spec(name)]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'transduce[serve]'")
     with announce("loading the server"):
+        from transduce.fast.native.shortlist import model_shortlist
         from transduce.files.pair_formats import JSONL
         from transduce.models.folder import find_model, read_card
         from transduce.serve.api_keys import ApiKeys
@@ -81,6 +80,7 @@ def serve(
                 generators[name] = Generator.load(folder, device=device, engine=engine, threads=threads)
             else:
                 translator = Translator.load(folder, device=device, engine=engine, threads=threads, **options)
+                model_shortlist(translator.any_model)  # read now, as the folder may be replaced later
                 if translator.config.shortlist:
                     translator.engine_for(translator.config)  # an error if there is none
                 translators.append((name, translator))

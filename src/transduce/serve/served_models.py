@@ -11,8 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
-
+from transduce.deadline import check_deadline
 from transduce.errors import ConfigError
 from transduce.files.languages import LANGUAGES, language_name
 from transduce.files.scripts import known_scripts, script
@@ -27,6 +26,8 @@ _PAIR = re.compile(r"(?:.*[-_.])?([a-z]{2})-([a-z]{2})")
 
 _MAX_CHARACTERS = 1_000
 """Characters of a text that are considered, which bounds the time."""
+DETECTION_COST = 400
+"""Cost of detecting the language of a text, in characters that are translated."""
 _CERTAIN = 0.9
 """Probability from which a text is not taken for one in another language, although that one could be translated."""
 _PROBABLE, _IMPROBABLE = 0.6, 0.1
@@ -127,14 +128,22 @@ class Detector:
         self._of_all: Any = None
         """Like `_identifier`, for all languages with a name."""
 
-    async def rank(self, text: str) -> list[tuple[str, float]]:
+    def rank(self, text: str) -> list[tuple[str, float]]:
         """Languages with their probabilities, most probable first; none if the text has no letters."""
         text = text[:_MAX_CHARACTERS]
         if not any(map(str.isalpha, text)):
             return []
-        return await run_in_threadpool(self._rank, text)
+        with self._lock:  # loading takes a second
+            if self._identifier is None:
+                self._load()
+            ranking = self._identifier.rank(text)
+        return [(self._codes[code], float(probability)) for code, probability in ranking]
 
-    async def source(self, text: str, target: str) -> tuple[str, float]:
+    def sources(self, texts: Sequence[str], target: str) -> list[tuple[str, float]]:
+        """The source language of each text, as in `source`."""
+        return [self.source(text, target) for text in texts]
+
+    def source(self, text: str, target: str) -> tuple[str, float]:
         """The most probable source language among those that are translated to the target, and its probability.
 
         It is the target itself if the text certainly is in that language, and AUTO with probability 0 if the source
@@ -148,7 +157,8 @@ class Detector:
         ]
         if not sources:
             return AUTO, 0.0
-        ranked = dict(await self.rank(text))
+        check_deadline()
+        ranked = dict(self.rank(text))
         best = max(sources, key=lambda code: ranked.get(code, 0.0))
         first = max(ranked, key=lambda code: ranked[code], default=best)
         if first not in sources and ranked[first] >= _CERTAIN:
@@ -158,14 +168,12 @@ class Detector:
             best = target
         return best, ranked.get(best, 0.0)
 
-    async def detect(self, text: str) -> Detected:
+    def detect(self, text: str) -> Detected:
         """The language of a text, which may be one that no model reads, if it is certain."""
-        ranking = await self.rank(text)
-        if not ranking:
+        text = text[:_MAX_CHARACTERS]
+        if not (ranking := self.rank(text)):
             return Detected(None, 0.0, True)
-        return await run_in_threadpool(self._detect, text[:_MAX_CHARACTERS], *ranking[0])
-
-    def _detect(self, text: str, best: str, probability: float) -> Detected:
+        best, probability = ranking[0]
         with self._lock:
             others = {self._codes.get(code, code): float(share) for code, share in self._of_all.rank(text)}
         first = max(others, key=others.__getitem__)
@@ -185,13 +193,6 @@ class Detector:
         return frozenset(
             name for tokenizer in tokenizers for name in known_scripts(tokenizer.pieces(range(tokenizer.vocab_size)))
         )
-
-    def _rank(self, text: str) -> list[tuple[str, float]]:
-        with self._lock:  # loading takes a second
-            if self._identifier is None:
-                self._load()
-            ranking = self._identifier.rank(text)
-        return [(self._codes[code], float(probability)) for code, probability in ranking]
 
     def _load(self) -> None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier

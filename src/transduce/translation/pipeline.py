@@ -32,6 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from transduce.deadline import check_deadline
 from transduce.errors import ConfigError, DataError
 from transduce.files.languages import Direction
 from transduce.files.texts import require_text
@@ -210,6 +211,7 @@ class Pipeline:
 
     def prepare(self, text: Text, context: Context) -> Text:
         """A segment as the model reads it."""
+        check_deadline()
         for stage in self.stages:
             text = stage.apply(text, context)
         return text
@@ -321,17 +323,20 @@ class Pipeline:
         self, original: Text, source: Text, tokens: list[int], prefix: Sequence[int], context: Context
     ) -> Segment:
         required = [required.marked for required in source.required]
-        encoded = self.tokenizer.target.encode_all(required, marked=True) if required else []
-        terms = {token for ids in encoded for token in ids}
-        in_terms = sum(len(ids) for ids, text in zip(encoded, source.required, strict=True) if text.is_term)
+        distinct = [*dict.fromkeys(required)]
+        encoded = dict(
+            zip(distinct, self.tokenizer.target.encode_all(distinct, marked=True) if required else [], strict=True)
+        )
+        in_terms = sum(len(encoded[text.marked]) for text in source.required if text.is_term)
         if in_terms > (most := _TERMS_PER_SOURCE * self.max_source_length):
             raise DataError(
                 f"the glossary has {in_terms:,} tokens for the terms of one sentence ({original.characters[:40]!r}), "
                 f"more than the {most:,} that this model takes; shorten the translations of terms"
             )
         return Segment(
-            tokens, list(prefix), original, source, context.target,
-            terms=tuple(sorted(terms)), reserved=self._reserved, once=self._once(source),
+            tokens, list(prefix), original, source, context.target, sum(len(encoded[text]) for text in required),
+            terms=tuple(sorted({token for ids in encoded.values() for token in ids})),
+            reserved=self._reserved, once=self._once(source),
         )  # fmt: skip
 
     def _once(self, source: Text) -> tuple[int, ...]:

@@ -166,6 +166,8 @@ class Segment(Job):
     """The sentence as the model reads it."""
     target: str | None = None
     """The target language, if it is known."""
+    required_tokens: int = 0
+    """Number of tokens of all text that its translation must contain."""
 
     @property
     def text(self) -> str:

@@ -36,12 +36,12 @@ def backtranslate(
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Translate text of the target language back, into synthetic training pairs.
+    """Make synthetic training pairs by back-translation.
 
-    The model (-m) translates in the reverse direction. Each line becomes a pair: the translation is the source, the
-    line itself is the target. Train on the pairs with data.back_translated=FILE. Lines without a usable translation
-    are left out and counted. The default search is that of the model, usually beam search; --sample gives more varied
-    sources.
+    The model (-m) translates text of the target language in the reverse direction. Each line becomes a pair: the
+    translation is the source, the line itself is the target. Train on the pairs with data.back_translated=FILE. Lines
+    without a usable translation are left out and counted. The default search is that of the model, usually beam search;
+    --sample gives more varied sources.
     """
     from transduce.cli.inputs import count_lines
     from transduce.cli.outputs import line_output, refuse_compression, refuse_overwriting

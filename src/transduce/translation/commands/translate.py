@@ -251,11 +251,12 @@ def translate(
     options: SearchOptions,
     of_engine: EngineOptions,
 ) -> None:
-    """Translate text, one output line for each input line, or documents.
+    """Translate text, line by line, or documents.
 
     An argument that names a file is read; any other is text, unless it looks like the path of a missing file. The
     translation of a document is a document, written to --out or, by default, next to it with the target language in its
-    name. A search option that is not given has the value stored with the model, usually the default shown here.
+    name. An existing file is replaced only with --force. A search option that is not given has the value stored
+    with the model, usually the default shown here.
 
     Of rows, all columns are kept, and the translation is the column tgt.
     """

@@ -17,18 +17,20 @@ from typing import NamedTuple
 from transduce.files.scripts import has_spaces
 from transduce.models.forced_decoding import Attention, OutputReader
 from transduce.search.decoder import Hypothesis
-from transduce.search.engine import Engine, search_all
+from transduce.search.engine import Engine
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK, escape
 from transduce.translation.pipeline import Pipeline
-from transduce.translation.stages.search import token_spans
+from transduce.translation.stages.search import Searches, run_searches, token_spans
 from transduce.translation.text import Required, Segment
 
 _MOST = 0.5
 """Share of the attention of a word that a term must have to take its place."""
 _PASSES = 3
 """Number of times that text is inserted: an insertion may separate the words of a term."""
+_SEARCHES = 3
+"""Number of searches for a segment: with terms, with slots for what is missing, and with slots for all."""
 Place = tuple[int, int]
 """The number of a segment, and the rank of one of its outputs."""
 Outputs = Mapping[Place, list[int]]
@@ -58,21 +60,29 @@ class Repairer:
     def repair(
         self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
     ) -> list[list[Hypothesis]]:
+        """The results after `searches`, which run on their own."""
+        return run_searches(engine, self.searches(segments, results, config, engine))
+
+    def searches(
+        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
+    ) -> Searches[list[list[Hypothesis]]]:
         """The results; hypotheses without what their segment requires are replaced or changed, and keep their rank."""
         places = [(i, rank) for i, best in enumerate(results) for rank in range(len(best))]
         copied = {(i, rank): self._copy(segments[i]) for i, rank in places if segments[i].is_untranslatable}
         outputs = {at: results[at[0]][at[1]].tokens for at in places if segments[at[0]].required and at not in copied}
         lacking = self._inserter.lacking(segments, outputs)
-        changed = copied | self._retried(segments, outputs, lacking, self._with_terms, config, engine)
+        changed = yield from self._retried(segments, outputs, lacking, self._with_terms, config)
+        changed |= copied
         lacking = {at: lacks for at, lacks in lacking.items() if at not in changed}
-        in_slots = self._retried(segments, outputs, lacking, self._with_slots, config, engine)
+        in_slots = yield from self._retried(segments, outputs, lacking, self._with_slots, config)
         left = {at: segments[at[0]].required for at in lacking if at not in in_slots}
-        in_slots |= self._retried(segments, outputs, left, self._with_slots, config, engine)
+        in_slots |= yield from self._retried(segments, outputs, left, self._with_slots, config)
         inserted = self._inserter.filled(segments, {at: outputs[at] for at in lacking}, engine, in_slots.keys())
         repaired = [list(best) for best in results]
         candidates = [*changed.items(), *in_slots.items(), *inserted.items()]
         scored: dict[Place, Hypothesis] = {}
-        for (at, _), hypothesis in zip(candidates, self._scored(segments, candidates, config, engine), strict=True):
+        hypotheses = yield from self._scored(segments, candidates, config)
+        for (at, _), hypothesis in zip(candidates, hypotheses, strict=True):
             scored[at] = max(scored.get(at, hypothesis), hypothesis, key=lambda candidate: candidate.score)
         for (i, rank), hypothesis in scored.items():
             repaired[i][rank] = hypothesis
@@ -85,13 +95,13 @@ class Repairer:
         lacking: Mapping[Place, Sequence[Required]],
         rewrite: Callable[[Segment, Sequence[Required]], Segment | None],
         config: SearchConfig,
-        engine: Engine,
-    ) -> dict[Place, list[int]]:
+    ) -> Searches[dict[Place, list[int]]]:
         """Complete outputs of another search, with rewritten sources, in place of those that lack something."""
         jobs = {i: job for (i, _), lacks in [*lacking.items()][::-1] if (job := rewrite(segments[i], lacks))}
         narrow = replace(config, beam=max(config.nbest, (config.beam + 1) // 2))  # it takes less time at the same BLEU
         changed: dict[Place, list[int]] = {}
-        for (i, job), found in zip(jobs.items(), search_all(engine, [*jobs.values()], narrow), strict=True):
+        results = (yield [*jobs.values()], narrow) if jobs else []
+        for (i, job), found in zip(jobs.items(), results, strict=True):
             ranks = [at for at in lacking if at[0] == i]
             changed |= zip(ranks, self._complete(segments[i], job, found, outputs[ranks[0]]), strict=False)
         return changed
@@ -150,13 +160,22 @@ class Repairer:
         segments: Sequence[Segment],
         outputs: Sequence[tuple[Place, list[int]]],
         config: SearchConfig,
-        engine: Engine,
-    ) -> list[Hypothesis]:
+    ) -> Searches[list[Hypothesis]]:
         """Outputs with the scores of searches whose prefixes they are."""
         jobs = [replace(segments[i], prefix=tokens) for (i, _), tokens in outputs]
         # No token may follow the prefix: an output is at most as long as its prefix or `max_length`.
         forced = replace(config, beam=1, nbest=1, sample=False, no_repeat=0, min_length=0, max_length=1)
-        return [best for (best,) in search_all(engine, jobs, forced)]
+        results = (yield jobs, forced) if jobs else []
+        return [best for (best,) in results]
+
+
+def repeated_tokens(segment: Segment, config: SearchConfig, limit: int) -> int:
+    """Upper bound on the tokens of the searches that repairs of a segment may need, if its outputs have this limit."""
+    if not segment.required:
+        return 0
+    beam = max(config.nbest, (config.beam + 1) // 2)
+    # Its searches, and the scores of their outputs and of the one with insertions.
+    return (_SEARCHES * beam + 2 * config.nbest) * (limit + segment.required_tokens)
 
 
 class Gap(NamedTuple):
