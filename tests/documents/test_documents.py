@@ -42,7 +42,7 @@ def test_a_document_is_written_next_to_the_original(transduce: Any, trained: Any
         assert [name for name in old.namelist() if old.read(name) != new.read(name)] == ["word/document.xml"]
     written.write_text("edited")
     refused = complaint(translate(transduce, trained, report))
-    assert refused == f"{written} exists; replace it with --force, or name another file with --out"
+    assert refused == f"{written} exists already; name another file, or give --force to overwrite it"
     assert written.read_text() == "edited"
     assert translate(transduce, trained, report, "--force").code == 0
     assert docx.Document(str(written)).paragraphs[0].text == plain
