@@ -53,7 +53,7 @@ EXTRAS = {
     "parquet": Extra(("pyarrow",), "Parquet files and Hugging Face datasets"),
     "ray": Extra(("ray", "pyarrow"), "transduce translate --ray"),
     "tracking": Extra(("tensorboard", "wandb"), "metrics in TensorBoard and Weights & Biases"),
-    "documents": Extra(("markdown_it",), "translating Markdown"),
+    "documents": Extra(("markdown_it", "pypdf"), "translating Markdown and PDF"),
     "export": Extra(("onnx", "onnxruntime"), "transduce export --to onnx"),
     "import": Extra(("gguf", "soundfile", "tokenizers"), "importing GGUF files and tokenizer.json, and reading sound"),
     "images": Extra(("PIL",), "reading images"),

@@ -55,7 +55,7 @@ def test_existing_translations_stay_unless_asked(transduce: Any, trained: Any, t
     plain = translate(transduce, trained, "babo gigo").out.strip()
     assert translate(transduce, trained, source, "-o", out).code == 0
     assert out.read_text() == catalogue.replace('msgstr ""', f'msgstr "{plain}"')
-    assert translate(transduce, trained, source, "-o", out, "--retranslate").code == 0
+    assert translate(transduce, trained, source, "-o", out, "--retranslate", "--force").code == 0
     assert "kept" not in out.read_text()
 
 
@@ -132,8 +132,8 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
         return complaint(translate(transduce, trained, *words))
 
     assert mistake(report, text) == f"{text} is text, {report} is a document; translate them separately"
-    (paper := tmp_path / "a.pdf").write_bytes(b"%PDF-1.4")
-    assert mistake(paper).startswith(f"{paper}: .pdf files are not translated; convert it, e.g. to .docx")
+    (slides := tmp_path / "a.pptx").write_bytes(b"PK")
+    assert mistake(slides).startswith(f"{slides}: .pptx files are not translated; convert it, e.g. to .docx")
     (resources := tmp_path / "a.properties").write_text("babo.title = babo gigo\n")
     assert mistake(resources).startswith(f"{resources}: .properties files are not translated; convert it")
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.md")
@@ -141,8 +141,8 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.jsonl")
     assert "there is no folder" in mistake(report, "-o", tmp_path / "missing" / "a.docx")
     assert mistake(report, "--long", "refuse") == mistake(report, "--jsonl")
-    assert mistake(report, "--format", "pdf").startswith(
-        "--format pdf is not known; use one of docx, html, md, odt, po, "
+    assert mistake(report, "--format", "rtf").startswith(
+        "--format rtf is not known; use one of docx, html, md, odt, pdf, po, "
     )
     assert mistake(report, "--jsonl").startswith("--jsonl, --resume, --prefix, --min-confidence and --long")
     assert mistake(text, "--retranslate") == "--retranslate needs a document; a text file has no translations"

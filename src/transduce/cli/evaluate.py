@@ -12,6 +12,7 @@ from transduce.cli.options import (
     DeviceOption,
     EngineOption,
     EnsembleOption,
+    ForceOption,
     FromOption,
     JsonOption,
     MbrOption,
@@ -104,6 +105,7 @@ def evaluate(
     ] = None,
     hyp: Annotated[list[Path] | None, typer.Option(help="Translations to score; several are compared.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write the model's translations to.")] = None,
+    force: ForceOption = False,
     tokenize: Annotated[
         BleuTokenizer,
         typer.Option(
@@ -138,7 +140,7 @@ def evaluate(
     refs, hyps = ref or [], hyp or []
     if out:
         require_line_output(out)
-        refuse_overwriting(out, [*([src] if src else []), *([test] if test else []), *refs, *hyps])
+        refuse_overwriting(out, [*([src] if src else []), *([test] if test else []), *refs, *hyps], force=force)
     models: list[Path | None] = [*model] if model else [] if hyps else [None]  # None is the bundled model
     if len({*map(str, models), *map(str, hyps)}) < len(models) + len(hyps):
         raise ConfigError("the same model or file is given twice")

@@ -79,6 +79,7 @@ ModelsOption = Annotated[
     list[Path] | None,
     model_option("A run or a model folder; several with the same vocabulary are an ensemble.", show_default=_BUNDLED),
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 ReverseOption = Annotated[
     bool | None,
     typer.Option(

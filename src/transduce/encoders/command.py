@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.messages import warn_of_cut_texts
-from transduce.cli.options import DeviceOption, ThreadsOption, model_option
+from transduce.cli.options import DeviceOption, ForceOption, ThreadsOption, model_option
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _AT_ONCE = 4096
@@ -87,6 +87,7 @@ def embed(
             show_default="JSONL to standard output",
         ),
     ] = None,
+    force: ForceOption = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
@@ -110,7 +111,7 @@ def embed(
 
     inputs = [as_input(text, "embed") for text in texts] if texts is not None else [STANDARD_INPUT]
     if out:
-        refuse_overwriting(out, inputs)
+        refuse_overwriting(out, inputs, force=force)
         require_file_output(out)
     lines = lines_of(inputs)
     encoder = TextEncoder.load(model, device=device, threads=threads)

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.errors import DataError
-from transduce.files.documents import single_file
 from transduce.files.files import raw_lines
 from transduce.files.pair_formats import TSV, UnusableError, format_suffix, parse_row
-from transduce.files.pairs import Corpus, ReadReport
-from transduce.files.readers import Reader, require_usable
+from transduce.files.pairs import Corpus, ReadReport, require_usable
+from transduce.files.readers import Reader, single_file
 
 RATE = 16_000
 """Samples per second of everything that models read."""
