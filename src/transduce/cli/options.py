@@ -202,8 +202,8 @@ def _with_flags(message: str, flags: Mapping[str, str]) -> str:
     """A message of the library about options, in which they are named as on the command line: "--nbest must be ..."."""
     start = re.match(r"(\w+) (?:must be|needs|has no effect)\b", message)
     names = "|".join(flags)
-    pattern = rf"(?<![\w-])({names})(?![\w-])" if start and start[1] in flags else rf"(?<=\()({names})(?=\))"
-    return re.sub(pattern, lambda name: flags[name[0]], message)
+    pattern = rf"(?<![\w-])({names})(?![\w-])" if start and start[1] in flags else r"(?<=language \()to(?=\))"
+    return re.sub(pattern, lambda name: flags.get(name[0], name[0]), message)
 
 
 @dataclass(frozen=True, kw_only=True)
