@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from transduce.classification.classifier import Classification, Classifier
     from transduce.encoders.text_encoder import Filling, TextEncoder
     from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
-    from transduce.language_model.generation import Generation, GenerationEvent, TextScore
-    from transduce.language_model.generator import Generator
+    from transduce.language_model.generator import Generation, GenerationEvent, Generator, TextScore
     from transduce.models.any_model import AnyModel
     from transduce.models.model import Model
     from transduce.parsing.parser import Parser
@@ -81,8 +80,7 @@ else:
         "transduce.classification.classifier": ["Classification", "Classifier"],
         "transduce.encoders.text_encoder": ["Filling", "TextEncoder"],
         "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
-        "transduce.language_model.generation": ["Generation", "GenerationEvent", "TextScore"],
-        "transduce.language_model.generator": ["Generator"],
+        "transduce.language_model.generator": ["Generation", "GenerationEvent", "Generator", "TextScore"],
         "transduce.models.any_model": ["AnyModel"],
         "transduce.models.model": ["Model"],
         "transduce.parsing.parser": ["Parser"],

@@ -17,8 +17,7 @@ from transduce.data.batch import Batch, batches_by_length
 from transduce.errors import DataError, ModelError
 from transduce.files.texts import require_text, require_texts
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
-from transduce.models.folder import find_model, load_model
-from transduce.nn.device import pick_device
+from transduce.models.ensemble import open_model
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import BYTE_TOKEN, MASK, SPACE_MARK, unescape
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
@@ -57,10 +56,7 @@ class TextEncoder:
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "TextEncoder":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint)."""
-        folder = find_model(Path(path))
-        if threads:
-            torch.set_num_threads(threads)
-        saved = load_model(folder, pick_device(device))
+        folder, saved = open_model(path, device=device, threads=threads)
         try:
             return cls(saved.model, saved.tokenizer, max_length=saved.facts.get("max_length", 512))
         except ModelError as error:

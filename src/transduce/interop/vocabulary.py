@@ -18,9 +18,8 @@ from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.transformer import TransformerConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.imported import SentencePiecePair, TokenOrder
-from transduce.tokenizers.sentencepiece_file import rename_pieces
 from transduce.tokenizers.symbols import language_tag
-from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer, rename_pieces
 
 NEVER = -1e4
 """Bias of a token that must not receive probability: e^-10,000 is 0 in float32."""

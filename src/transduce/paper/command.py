@@ -151,13 +151,15 @@ def table4(
 ) -> None:
     """English constituency parsing: the paper's figures beside those of parsers that were trained here."""
     with ended_by_signals():
+        from transduce.cli.evaluate import read_test_set
         from transduce.paper.section import Results
         from transduce.paper.table4 import table4_section
-        from transduce.parsing.evaluate import read_test_trees, tree_scores
         from transduce.parsing.parser import Parser
+        from transduce.parsing.task import tree_scores
+        from transduce.parsing.trees import read_corpus
     if bool(model) != bool(test) or (mbr and not model):
         raise ConfigError("give both --model and --test to score a parser")
-    references = {path: read_test_trees(path) for path in test or ()}
+    references = {path: read_test_set(read_corpus, str(path)) for path in test or ()}
     for folders in scored_together(model or [], ensemble):
         parser = Parser.load(folders, device=device, threads=threads, mbr=mbr)
         name = " + ".join(folder.name for folder in folders) + (", minimum Bayes risk" if mbr else "")

@@ -15,7 +15,7 @@ from transduce.nn.kinds import Score
 from transduce.paper.counting import allocated_bytes, describe_machine, exponent, seconds_of
 from transduce.paper.section import Chart, Claim, Results, Section, Table
 from transduce.paper.training import EVALUATION, Corpus, TableRow, peak_rate, step_budget, train_rows
-from transduce.predecessors.attention_variants import scores
+from transduce.predecessors.variants import scores
 from transduce.training.loop import Outcome
 
 # Without training

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from transduce.paper.counting import count_flops, describe_machine, exponent, seconds_of, sequential_products
 from transduce.paper.section import Chart, Claim, Section, Table
-from transduce.predecessors.attention_variants import restricted_attention
+from transduce.predecessors.variants import restricted_attention
 
 WIDTH, KERNEL, NEIGHBOURHOOD = 512, 3, 65
 """d, k and r when time is measured; a neighbourhood is a position and 32 on either side."""

@@ -15,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from transduce.errors import ConfigError
-from transduce.language_model.generation import GenerationEvent, TextScore, stop_texts
-from transduce.language_model.generator import Generator
+from transduce.language_model.generator import GenerationEvent, Generator, TextScore, stop_texts
 from transduce.search.options import SamplingOptions
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.generation_queue import GenerationJob, GenerationQueue, Result
