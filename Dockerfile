@@ -4,20 +4,25 @@
 #       -p 127.0.0.1:5000:5000 -v "$PWD/runs/x/model:/model:ro" transduce serve -m /model --host 0.0.0.0
 #
 # It needs no write access except to /tmp. The engine native is compiled into the image, for all processors of the
-# architecture. For a GPU, build with --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 and
+# architecture; it needs no torch. For a GPU, and for the other engines, build with --build-arg EXTRAS="serve train" and
 # --build-arg PACKAGES="gcc libc6-dev", and run with --gpus all --tmpfs /tmp:exec: Triton compiles its kernels at the
 # start and loads them from /tmp.
 FROM python:3.12-slim-bookworm AS build
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG EXTRAS=serve
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 WORKDIR /source
-COPY pyproject.toml setup.py README.md LICENSE constraints.txt requirements.lock ./
+COPY pyproject.toml setup.py README.md LICENSE requirements.lock torch.lock ./
+COPY .ci/pinned.py ./.ci/
 COPY src ./src
-# The lock has the packages of development too; here it only tells the versions.
+# Every package is installed by the hash that the lock files state; older versions of pip ignore hashes of constraints.
 RUN python -m venv /opt/transduce \
-    && /opt/transduce/bin/pip install --no-cache-dir --index-url "$TORCH_INDEX" "$(grep '^torch==' constraints.txt)" \
-    && grep '^[^ ]*==' requirements.lock | tr -d '\\' > versions.txt \
-    && TRANSDUCE_PREBUILT=1 /opt/transduce/bin/pip install --no-cache-dir --constraint versions.txt '.[serve]'
+    && awk '/^[^ #]/ { keep = /^pip==/ } keep' requirements.lock > pip.txt \
+    && /opt/transduce/bin/pip install --no-cache-dir --require-hashes --no-deps --requirement pip.txt \
+    && python .ci/pinned.py $EXTRAS > pinned.txt \
+    && /opt/transduce/bin/pip install --no-cache-dir --require-hashes --constraint requirements.lock \
+        --constraint torch.lock --requirement pinned.txt \
+    && TRANSDUCE_PREBUILT=1 /opt/transduce/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+    && /opt/transduce/bin/pip uninstall --yes setuptools
 
 FROM python:3.12-slim-bookworm
 ARG PACKAGES=""

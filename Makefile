@@ -20,6 +20,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/python .ci/structure.py
 	$(BIN)/python docs/figures.py --check
 	$(BIN)/python docs/imports.py --check
+	$(BIN)/python docs/locales.py --check
 	$(BIN)/python .ci/audit.py
 
 docs: $(READY)          ## build the site into build/docs; warnings, such as broken links, are errors
@@ -62,8 +63,8 @@ web:                    ## build the page of `transduce serve` and `inspect` fro
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
 
-# torch is installed first and separately, from wherever this machine gets the build that fits it. Everything else has the version and the
-# hash that requirements.lock states (.ci/lock writes it).
+# torch is installed first and separately, from wherever this machine gets the build that fits it: the hashes of builds for a CPU that are not
+# public cannot be known. Everything else has the version and the hash that requirements.lock states (.ci/lock writes it).
 $(READY): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch

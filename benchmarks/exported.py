@@ -18,9 +18,8 @@ from setting import SEED, SMOKE_MODEL, SMOKE_VOCABULARY, make_parser, print_sett
 
 from transduce.corpora.demo.corpus import demo_corpus
 from transduce.files.files import read_lines
-from transduce.interop.export.export_model import export_model
-from transduce.interop.export.onnx import OnnxRuntime
-from transduce.interop.export.verify import SENTENCES
+from transduce.interop.export_model import SENTENCES, export_model
+from transduce.interop.onnx import OnnxRuntime
 from transduce.interop.vocabulary import export_vocabulary, typed_tag
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.folder import SavedModel, find_model, load_model

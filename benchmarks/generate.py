@@ -17,7 +17,7 @@ import torch
 from setting import SEED, make_parser, print_setting, write_results
 
 from transduce.fast.gpu.engine import GpuEngine
-from transduce.interop.huggingface import convert
+from transduce.interop.family import convert
 from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.models.registry import create_model
 from transduce.search.engine import Job, search_all

@@ -21,9 +21,9 @@ from decode_peers import Decode
 from setting import SEED, SMOKE_VOCABULARY, make_parser, print_setting, write_results
 
 from transduce.corpora.demo.corpus import demo_corpus
-from transduce.interop.export.ctranslate2 import write_model
-from transduce.interop.export.exporter import Exported
-from transduce.interop.export.verify import forced_logits
+from transduce.interop.ctranslate2 import write_model
+from transduce.interop.exchange import Exported
+from transduce.interop.export_model import forced_logits
 from transduce.interop.import_model import import_model
 from transduce.interop.vocabulary import export_vocabulary
 from transduce.models.encoder_decoder import EncoderDecoder

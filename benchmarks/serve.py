@@ -16,6 +16,7 @@ the bundled one, unless `--model` names another.
 
 import asyncio
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -90,7 +91,7 @@ def measure(model: Path, texts: list[str], client_counts: Sequence[int], rounds:
     translator = Translator.load(model)
     print(f"engine: {translator.engine.name}")
     measured: dict[str, list[dict[str, float]]] = {}
-    with server(model) as port:
+    with server(model) as (port, _):
         for turn in range(-1, rounds):
             figures = {TRANSLATOR: without_server(translator, texts)}
             for clients in client_counts:
@@ -181,7 +182,7 @@ TRANSLATOR = "Translator by itself"
 def measure_fairness(model: Path, rounds: int) -> dict[str, dict[str, float]]:
     """Latencies of a sentence by itself and beside others, in milliseconds, in turns."""
     latencies: dict[str, list[float]] = {}
-    with server(model) as port:
+    with server(model) as (port, _):
         asyncio.run(probe(port, PROBES))  # warm-up
         for _ in range(rounds):
             for name, requests in OTHERS.items():
@@ -250,10 +251,11 @@ def output_tokens(port: int) -> float:
 
 
 @contextmanager
-def server(model: Path) -> Iterator[int]:
-    """Start a server process; yields its port."""
+def server(model: Path, key: str = "") -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Start a server process, with an API key if there is one; yields its port and the process."""
+    environment = {**os.environ, **({"TRANSDUCE_API_KEYS": key} if key else {})}
     command = [sys.executable, "-m", "transduce", "serve", "-m", f"en-de={model}", "--port", "0"]
-    with tempfile.TemporaryFile("w+") as log, subprocess.Popen(command, stderr=log) as process:
+    with tempfile.TemporaryFile("w+") as log, subprocess.Popen(command, stderr=log, env=environment) as process:
         printed = ""
         while not (ready := re.search(r" on http://\S+:(\d+)\n", printed)):
             if process.poll() is not None:
@@ -262,7 +264,7 @@ def server(model: Path) -> Iterator[int]:
             log.seek(0)
             printed = log.read()
         try:
-            yield int(ready[1])
+            yield int(ready[1]), process
         finally:
             process.terminate()
 

@@ -9,7 +9,7 @@ from transduce.models.model import ModelConfig
 from transduce.models.registry import MODEL_SETTINGS
 from transduce.training.recipe import Recipe, read_preset
 from transduce.training.recipe_template import help_texts
-from transduce.training.task_registry import TASK_SETTINGS
+from transduce.training.task import TASK_SETTINGS
 
 PAGE = Path(__file__).with_suffix(".md")
 PRESETS = ("tiny", "small", "base", "big")

@@ -35,7 +35,7 @@ PRELOADED = (
     "transduce.fast.native.library",
     "transduce.translation.scores",
     "transduce.inspect.inspection",
-    "transduce.interop.export.export_model",
+    "transduce.interop.export_model",
     "transduce.serve.app",
     "transduce.training.api",
 )

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from transduce.interop.export.export_model import EXPORTERS
-from transduce.interop.export.exporter import Exported
+from transduce.interop.exchange import Exported
+from transduce.interop.export_model import EXPORTERS
 from transduce.interop.vocabulary import export_vocabulary
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.search.options import SearchConfig

@@ -22,6 +22,8 @@ expect = sync_api.expect
 expect.set_options(timeout=TIMEOUT)
 
 TEXT = "dedu babo gigo babo"
+EXPERTS = "layer=2&view=max&markers=true&experts=true"
+"""The view that shows everything: all heads of the upper layer, combined, with markers, and below them each head."""
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 AXE = Path(__file__).parents[1] / "web/node_modules/axe-core/axe.min.js"
 

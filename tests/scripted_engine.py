@@ -9,6 +9,7 @@ from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
 from transduce.serve.metrics import ServerMetrics
 from transduce.serve.scheduler import ScheduledRequest, Scheduler
+from transduce.translation.stages.search import Searches
 from transduce.translation.translation import Translation
 
 TIMEOUT = 30
@@ -98,9 +99,12 @@ class ScriptedTranslator:
     def engine_for(self, config: SearchConfig) -> ScriptedEngine:
         return self.engine
 
-    def translations(
+    repairing_engine = engine_for
+
+    def translation_searches(
         self, jobs: list[Job], hypotheses: list[list[Hypothesis]], config: SearchConfig, *wanted: bool
-    ) -> list[list[Translation]]:
+    ) -> Searches[list[list[Translation]]]:
+        yield from ()
         return [[Translation(" ".join(map(str, best[0].tokens)), -1.0, -1.0, [])] for best in hypotheses]
 
 

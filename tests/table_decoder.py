@@ -78,28 +78,65 @@ def penalty(length_with_end: int, alpha: float) -> float:
     return math.pow((5 + length_with_end) / 6, alpha)
 
 
+@dataclass(frozen=True)
+class Symbols:
+    """Words that are symbols, and those of them that a sentence must contain."""
+
+    reserved: range = range(0)
+    once: tuple[int, ...] = ()
+
+    def is_complete(self, words: Sequence[int]) -> bool:
+        return {*self.once} <= {*words}
+
+    def allows(self, word: int, before: Sequence[int]) -> bool:
+        return word not in self.reserved or (word in self.once and word not in before)
+
+    def is_output(self, words: Sequence[int], limit: int, prefix: Sequence[int]) -> bool:
+        """Whether words that begin with a prefix, which is exempt, may be an output."""
+        fit = (self.allows(words[t], words[:t]) for t in range(len(prefix), len(words)))
+        return all(fit) and (self.is_complete(words) or len(words) == limit)
+
+
+NO_SYMBOLS = Symbols()
+
+
 def all_outputs(
-    decoder: TableDecoder, sentence: str, limit: int, alpha: float, prefix: Sequence[int] = (), min_length: int = 0
+    decoder: TableDecoder,
+    sentence: str,
+    limit: int,
+    alpha: float,
+    prefix: Sequence[int] = (),
+    symbols: Symbols = NO_SYMBOLS,
+    min_length: int = 0,
 ) -> list[Hypothesis]:
     """Every output there is, best first."""
     found = []
     for length in range(max(len(prefix), min(min_length, limit)), limit + 1):
         for words in itertools.product(WORDS, repeat=length):
-            if words[: len(prefix)] == tuple(prefix):
+            if words[: len(prefix)] == tuple(prefix) and symbols.is_output(words, limit, prefix):
                 log_prob = decoder.log_prob(sentence, words)
                 found.append(Hypothesis(list(words), log_prob, log_prob / penalty(length + 1, alpha)))
     return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
 
+def _next_tokens(words: Sequence[int], symbols: Symbols, min_length: int) -> list[int]:
+    ends = len(words) >= min_length and symbols.is_complete(words)
+    return [*([EOS] if ends else []), *(word for word in WORDS if symbols.allows(word, words))]
+
+
 def greedy_output(
-    decoder: TableDecoder, sentence: str, limit: int, prefix: Sequence[int] = (), min_length: int = 0
+    decoder: TableDecoder,
+    sentence: str,
+    limit: int,
+    prefix: Sequence[int] = (),
+    symbols: Symbols = NO_SYMBOLS,
+    min_length: int = 0,
 ) -> list[int]:
     """The likeliest word, again and again."""
     words: list[int] = list(prefix)
     while len(words) < limit:
         log_probs = decoder.log_probs(sentence, tuple(words))
-        allowed = WORDS if len(words) < min_length else (EOS, *WORDS)
-        best = max(allowed, key=log_probs.__getitem__)
+        best = max(_next_tokens(words, symbols, min_length), key=log_probs.__getitem__)
         if best == EOS:
             break
         words.append(best)
@@ -107,7 +144,13 @@ def greedy_output(
 
 
 def narrow_beam(
-    decoder: TableDecoder, sentence: str, limit: int, beam: int, alpha: float, min_length: int = 0
+    decoder: TableDecoder,
+    sentence: str,
+    limit: int,
+    beam: int,
+    alpha: float,
+    symbols: Symbols = NO_SYMBOLS,
+    min_length: int = 0,
 ) -> list[Hypothesis]:
     """Beam search as the definition has it, on lists: of the best 2W extensions, those that end and W that do not."""
     alive: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
@@ -116,7 +159,7 @@ def narrow_beam(
         extensions = [
             (log_prob + decoder.log_probs(sentence, words)[token], words, token)
             for log_prob, words in alive
-            for token in ((EOS,) if t == limit else WORDS if t < min_length else (EOS, *WORDS))
+            for token in ([EOS] if t == limit else _next_tokens(words, symbols, min_length))
         ]
         best = sorted(extensions, reverse=True)[: 2 * beam]
         ended += [Hypothesis(list(words), p, p / penalty(t + 1, alpha)) for p, words, token in best if token == EOS]

@@ -21,6 +21,7 @@ SETTING = {
     "imported": ["vocabulary", "tokens in and out", "rounds", "threads", "largest difference of logits"],
     "robustness": ["model", "engine", "lines", "beam"],
     "serve": ["model", "sentences", "clients"],
+    "serve_load": ["model", "clients", "seconds", "load average before", "load average after"],
     "shakespeare": ["characters", "context", "steps", "threads"],
     "train_gpu": ["vocabulary", "rounds", "batch tokens", "pairs", "steps a round"],
     "train_cpu": ["model", "vocabulary", "batch tokens"],
@@ -35,6 +36,7 @@ NEEDS = {
     "gpu_suite": "triton",
     "imported": "transformers",
     "serve": "fastapi",
+    "serve_load": "fastapi",
     "translate_ray": "ray",
 }
 

@@ -102,7 +102,7 @@ def _write_package(folder: Path, files: dict[str, str]) -> None:
 
 
 def test_the_lock_file_has_every_package_for_development_with_hashes() -> None:
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lock = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.lock", "torch.lock"))
     blocks = dict(
         re.findall(r"^([\w.-]+)==[^\n]*\\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", lock, re.MULTILINE)
     )
@@ -112,7 +112,7 @@ def test_the_lock_file_has_every_package_for_development_with_hashes() -> None:
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *(one for name in ("dev", "docs", "ja", "ko", "serve") for one in extras[name])]
     direct = {re.split(r"[^\w-]", requirement, maxsplit=1)[0].lower() for requirement in wanted}
-    assert direct - {"torch", "transduce"} <= set(names)  # constraints.txt has torch
+    assert direct - {"transduce"} <= set(names)
 
 
 def test_the_sbom_of_a_wheel_lists_its_files_and_what_it_needs(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 from transformers_models import transformers
 
-from transduce.interop.huggingface import convert
+from transduce.interop.family import convert
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 

@@ -14,7 +14,7 @@ await build({
   outdir: out,
   bundle: true,
   minify: true,
-  format: "esm",
+  format: "iife", // a module would not load from a folder on disk
   target: ["chrome123", "firefox120", "safari17.5"],
   charset: "utf8",
   legalComments: "none",

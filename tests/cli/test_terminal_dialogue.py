@@ -76,3 +76,13 @@ def test_validation_tells_the_change_of_the_score(trained: Any) -> None:
     assert not re.search(r"BLEU [\d.]+ \(", lines[0])
     assert all(re.search(r"BLEU [\d.]+ \([+-][\d.]+\)", line) for line in lines[1:])
     assert re.search(r"report: run/report.html; 60 steps in 0:00:\d\d\n", trained.outcome.err)
+
+
+def test_a_refused_translation_leaves_no_file(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\n")
+    refused = transduce("translate", "-m", trained.run, "bad.txt", "-o", "out.txt", cwd=tmp_path)
+    assert (refused.code, refused.out) == (2, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
+    (tmp_path / "out.txt").write_text("mine\n")
+    assert transduce("translate", "-m", trained.run, "bad.txt", "-o", "out.txt", cwd=tmp_path).code == 2
+    assert (tmp_path / "out.txt").exists()

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,24 @@ def test_a_clean_corpus_is_fit(transduce: Any, folder: Path) -> None:
         "valid.tsv: 0 of 50 pairs have a side that is also in the corpus",
     ]
     assert lines[-1].startswith("fit to train on")
+
+
+def test_the_page_of_charts_shows_lengths_scripts_languages_and_repetition(
+    transduce: Any, folder: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "check.html"
+    words = ["train.tsv", "train.tsv", "--against", "valid.tsv", "--charts", page]
+    outcome = transduce("data", "check", *words, cwd=folder)
+    assert outcome.code == 0, outcome.err
+    assert f"open {page} in a browser" in outcome.err.splitlines()[-1]
+    text = page.read_text(encoding="utf-8")
+    for title in ("Length in characters", "Scripts of the target", "Languages", "Alignment", "Repetition", "Leaks"):
+        assert f"<b>{title}" in text
+    assert re.search(r'<td>Latin<td class="count">[\d,]+<td class="count">100.0%', text)
+    assert re.search(r'<td>that occurred before, word for word<td class="count">2,000<td class="count">50.0%', text)
+    assert "http" not in text.replace("http://www.w3.org", "")
+    refused = transduce("data", "check", "train.tsv", "--charts", "train.tsv", cwd=folder)
+    assert (refused.code, refused.out) == (2, "")
 
 
 def test_a_leak_is_shown_with_both_places_and_the_exit_code_is_1(transduce: Any, folder: Path) -> None:

@@ -7,11 +7,21 @@ from typing import Any
 import pytest
 from engines import DEVICE, assert_conforms, gpu_engine, native_engine, plain
 from helpers import FIRST_WORD, small_model
-from table_decoder import EXACT_BEAM, WORDS, TableDecoder, all_outputs, assert_same_outputs, greedy_output, narrow_beam
+from table_decoder import (
+    EXACT_BEAM,
+    WORDS,
+    Symbols,
+    TableDecoder,
+    all_outputs,
+    assert_same_outputs,
+    greedy_output,
+    narrow_beam,
+)
 
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.search import beam as beam_module
 from transduce.search.beam import BeamState, beam_search
+from transduce.search.constraint import SymbolRule
 from transduce.search.decoder import Hypothesis, length_penalty
 from transduce.search.engine import Job, output_limit, search_all
 from transduce.search.options import SearchConfig
@@ -74,6 +84,14 @@ def draw_case(number: int, *, small: bool) -> Case:
     if settings["norm"] == "pre":
         favour_end(model, draw.choice([0.0, 2.0, 4.0]))
     jobs = [Job(words(longest), words(draw.choice([0, 2, longest]))) for _ in range(number_of_jobs)]
+    chance = random.Random(f"symbols/{small}/{number}")
+    if vocab_size > 5 and chance.random() < 0.7:
+        first = chance.randrange(FIRST_WORD, vocab_size - 4)
+        reserved = range(first, first + chance.randint(1, 4))
+        jobs = [
+            replace(job, reserved=reserved, once=tuple(chance.sample(reserved, chance.randint(0, len(reserved)))))
+            for job in jobs
+        ]
     if source_vocab_size:
         jobs = [replace(job, tokens=[own.randrange(FIRST_WORD, source_vocab_size) for _ in job.tokens]) for job in jobs]
     return Case(
@@ -100,6 +118,8 @@ def assert_valid(job: Job, limit: int, search: SearchConfig, hypotheses: list[Hy
         assert min(search.min_length, limit) <= len(one.tokens) <= limit
         assert one.tokens[: len(job.prefix)] == job.prefix
         assert min(one.tokens, default=FIRST_WORD) >= FIRST_WORD
+        symbols = Symbols(job.reserved, job.once)
+        assert symbols.is_output(one.tokens, limit, job.prefix)
         assert one.score == pytest.approx(one.log_prob / length_penalty(len(one.tokens) + 1, search.length_penalty))
 
 
@@ -133,22 +153,38 @@ def test_search(number: int) -> None:
     alpha, names = draw.choice([-1.0, -0.5, 0.0, 0.6, 1.0, 2.5]), list("abcd")[: draw.randint(1, 4)]
     limits = [draw.randint(0, 4) for _ in names]
     prefixes = [tuple(draw.choices(WORDS, k=draw.choice([0, 0, draw.randint(0, limit)]))) for limit in limits]
+    reserved = range(5, 5 + draw.choice([0, 1, 2]))
+    wanted = [tuple(draw.sample(reserved, draw.randint(0, len(reserved)))) for _ in names]
+    rule = {"symbols": SymbolRule(reserved, wanted, "cpu")} if reserved else {}
+    rules = [Symbols(reserved, once) for once in wanted]
     cases = list(zip(names, limits, prefixes, strict=True))
     shortest: dict[str, int] = {"min_length": draw.randint(0, 3)}
 
     nbest = draw.choice([1, 4, EXACT_BEAM])
     exact = beam_search(
-        decoder, names, limits, beam=EXACT_BEAM, alpha=alpha, nbest=nbest, prefixes=prefixes, **shortest
+        decoder, names, limits, beam=EXACT_BEAM, alpha=alpha, nbest=nbest, prefixes=prefixes, **shortest, **rule
     )
     assert_same_outputs(
-        exact, [all_outputs(decoder, name, limit, alpha, prefix, **shortest)[:nbest] for name, limit, prefix in cases]
+        exact,
+        [
+            all_outputs(decoder, name, limit, alpha, prefix, symbols, **shortest)[:nbest]
+            for (name, limit, prefix), symbols in zip(cases, rules, strict=True)
+        ],
     )
-    greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha, prefixes=prefixes, **shortest)
-    assert [group[0].tokens for group in greedy] == [greedy_output(decoder, *case, **shortest) for case in cases]
+    greedy = roll_out(decoder, names, limits, greedy_choice, alpha=alpha, prefixes=prefixes, **shortest, **rule)
+    assert [group[0].tokens for group in greedy] == [
+        greedy_output(decoder, *case, symbols, **shortest) for case, symbols in zip(cases, rules, strict=True)
+    ]
     beam = draw.randint(1, 8)
     nbest = draw.randint(1, beam)
-    narrow = beam_search(decoder, names, limits, beam=beam, alpha=alpha, nbest=nbest, **shortest)
-    assert_same_outputs(narrow, [narrow_beam(decoder, *case[:2], beam, alpha, **shortest)[:nbest] for case in cases])
+    narrow = beam_search(decoder, names, limits, beam=beam, alpha=alpha, nbest=nbest, **shortest, **rule)
+    assert_same_outputs(
+        narrow,
+        [
+            narrow_beam(decoder, name, limit, beam, alpha, symbols, **shortest)[:nbest]
+            for (name, limit, _), symbols in zip(cases, rules, strict=True)
+        ],
+    )
 
 
 def wrong_bound(beams: BeamState, t: int, alpha: float, nbest: int) -> list[bool]:

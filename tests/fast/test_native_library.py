@@ -3,6 +3,10 @@
 import ctypes
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +52,21 @@ def load() -> ctypes.CDLL | None:
 def library_file(cache: Path) -> Path:
     (path,) = cache.glob("*.so")
     return path
+
+
+def test_a_killed_compilation_leaves_nothing_in_the_cache(cache: Path, tmp_path: Path) -> None:
+    slow = tmp_path / "slow-compiler"
+    slow.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nsleep 600\n")
+    slow.chmod(0o755)
+    code = "from transduce.fast.native.library import load_library; load_library()"
+    environment = {**os.environ, "TRANSDUCE_CACHE": str(cache), "CC": str(slow), "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True)
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert list(cache.iterdir()) == []
 
 
 def test_the_library_is_compiled_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ PHASES = {
     "loading": ("transduce.training.run_folder:RunFolder", "resume", INTERRUPTED),
     "training": ("transduce.training.learner:Compute", "__call__", COMPLETED),
     "validation": ("transduce.translation.task:Validation", "_sums", INTERRUPTED),
-    "translating": ("transduce.translation.translator:Translator", "translate", INTERRUPTED),
+    "translating": ("transduce.translation.translator:Translator", "stream", INTERRUPTED),
     "saving": ("transduce.training.checkpoint", "save_model", COMPLETED),
     "pruning": ("transduce.training.milestones", "prune", COMPLETED),
     "ending": ("transduce.training.run_folder", "save_model", COMPLETED),

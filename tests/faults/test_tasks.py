@@ -1,13 +1,18 @@
-"""Every task survives what translation does: SIGKILL, too little memory, and sharding over processes."""
+"""Every task survives what translation does: SIGKILL, too little memory, other threads, sharding over processes."""
 
 import json
+import random
 import re
+import wave
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_injection import SmallRun, assert_intact, assert_same_result
+from commands import in_cache
+from fault_injection import SmallRun, assert_intact, assert_same_result, kill_after, repetitions
 from toy_run import as_sets, make_toy_pairs, write_lines
+
+from transduce.training.checkpoint import newest_step
 
 COMMON: dict[str, Any] = {
     "tokenizer.vocab_size": 450, "data.max_length": 24, "model.d_model": 32, "model.d_ff": 64, "model.num_heads": 2,
@@ -15,10 +20,15 @@ COMMON: dict[str, Any] = {
     "train.warmup": 20, "train.learning_rate": 0.005, "train.device": "cpu", "train.average": 1, "train.samples": 0,
 }  # fmt: skip
 DEEP = {"model.layers": 1}
+TWO_STACKS = {"model.encoder_layers": 1, "model.decoder_layers": 1}
+SPEECH = {"model.mel_bins": 20, "model.max_frames": 200, "train.batch_tokens": 40_000, "transcribe.speed": 0.1}
 TASKS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "translate": (["both.toml"], TWO_STACKS | {"train.bpe_dropout": 0.1}),
+    "parse": (["--train", "trees.txt"], TWO_STACKS | {"model.d_model": 48}),
+    "transcribe": (["--train", "sounds.tsv", "--style", "whisper"], TWO_STACKS | SPEECH),
     "language_model": (["--text", "train.txt", "--style", "gpt2"], DEEP),
     "masked": (["--text", "train.txt", "--style", "bert"], DEEP),
-    "denoise": (["--text", "train.txt"], {"model.encoder_layers": 1, "model.decoder_layers": 1}),
+    "denoise": (["--text", "train.txt"], TWO_STACKS),
     "classify": (["--train", "train.tsv"], DEEP),
 }
 
@@ -45,21 +55,46 @@ Compute.__call__ = limited
 """
 
 
+def write_texts(folder: Path) -> None:
+    """Training and validation data of all tasks."""
+    pairs, chance = make_toy_pairs(200, seed=3), random.Random(4)
+    nouns = ("cat", "dog", "bird")
+    tree = "( (S (NP (DT the) (NN {})) (VP (VBD saw) (NP (DT the) (NN {}))) (. .)))"
+    (folder / "sounds").mkdir()
+    for number in range(24):
+        with wave.open(str(folder / "sounds" / f"{number}.wav"), "wb") as sound:
+            sound.setparams((1, 2, 8000, 0, "NONE", "not compressed"))
+            sound.writeframes(chance.randbytes(2 * chance.randint(1600, 3200)))
+    lines = {
+        "train.txt": [source for source, _ in pairs],
+        "train.tsv": [f"{source}\t{source.count('ba') % 3}" for source, _ in pairs],
+        "pairs.tsv": ["\t".join(pair) for pair in pairs],
+        "trees.txt": [tree.format(chance.choice(nouns), chance.choice(nouns)) for _ in range(200)],
+        "sounds.tsv": [f"sounds/{number}.wav\t{('low', 'high')[number % 2]} tone" for number in range(24)],
+    }
+    for name, texts in lines.items():
+        write_lines(folder / name, texts)
+        write_lines(folder / f"valid-{name}", texts[:12])
+    directions = [
+        f"[data.directions.{name}]\ntrain = 'pairs.tsv'\nvalid = 'valid-pairs.tsv'\n" for name in ("aa-bb", "bb-cc")
+    ]
+    (folder / "both.toml").write_text("\n".join(directions) + "reverse = true\n", encoding="utf-8")
+
+
 @pytest.fixture(scope="module", params=TASKS)
 def small(request: pytest.FixtureRequest, transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
-    """A run of each task without faults."""
+    """A run of each task without faults; that of translation is multilingual."""
+    if request.param == "transcribe":
+        pytest.importorskip("soundfile")
     folder = tmp_path_factory.mktemp(request.param)
-    texts = [source for source, _ in make_toy_pairs(200, seed=3)]
-    write_lines(folder / "train.txt", texts)
-    write_lines(folder / "train.tsv", [f"{text}\t{text.count('ba') % 3}" for text in texts])
+    write_texts(folder)
     files, own = TASKS[request.param]
-    valid = "train.tsv" if "train.tsv" in files else "train.txt"
-    write_lines(folder / f"valid{Path(valid).suffix}", (folder / valid).read_text().splitlines()[:12])
-    words = ["train", "--task", request.param, *files, "--valid", f"valid{Path(valid).suffix}", "--preset", "tiny"]
-    words += as_sets(COMMON | own)
+    texts = [word for word in files if word.endswith((".txt", ".tsv"))]
+    words = ["train", "--task", request.param, *files, "--preset", "tiny"]
+    words += [word for text in texts for word in ("--valid", f"valid-{text}")] + as_sets(COMMON | own)
     outcome = transduce(*words, "--out", "reference", cwd=folder)
     assert outcome.code == 0, outcome.err
-    return SmallRun(folder, words, 0.0)
+    return SmallRun(folder, words, 2.0)
 
 
 def losses(run: Path, kind: str = "train") -> list[float]:
@@ -87,10 +122,55 @@ def test_a_run_that_was_killed_is_resumed_bit_for_bit(transduce: Any, small: Sma
     assert losses(tmp_path / "run") == losses(small.reference)
 
 
+def test_a_run_killed_at_random_moments_ends_in_the_same_weights(
+    transduce: Any, small: SmallRun, tmp_path: Path
+) -> None:
+    chance, kills, wanted = random.Random(str(small.arguments)), 0, repetitions(1, 14)
+    while kills < wanted:
+        run, code = tmp_path / f"run-{kills}", -9
+        while code == -9:
+            before, moment = newest_step(run / "checkpoints"), chance.uniform(0.05, small.seconds)
+            fault = in_cache(tmp_path / f"cache-{run.name}") + (kill_after(moment) if kills < wanted else "")
+            outcome = train(transduce, small, run, before=fault)
+            code, kills = outcome.code, kills + (outcome.code == -9)
+            assert newest_step(run / "checkpoints") >= before
+            assert_intact(run)
+        assert code == 0, outcome.err
+        assert_same_result(run, small.reference)
+        kills += kills == 0  # a fast machine may finish before the kill
+
+
+def test_a_run_may_be_resumed_with_other_threads(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
+    assert train(transduce, small, tmp_path / "run", before=DIE_IN_STEP_6).code == -9
+    resumed = train(transduce, small, tmp_path / "run", "--set", "train.threads=2")
+    assert resumed.code == 0, resumed.err
+    assert_same_curves(tmp_path / "run", small.reference)
+
+
+def test_a_model_that_does_not_fit_in_memory_is_one_line(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))"
+    large = as_sets({"model.d_model": 16_384, "model.d_ff": 65_536})
+    outcome = train(transduce, small, tmp_path / "run", *large, before=limit)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "Traceback" not in outcome.err
+    assert "out of memory; use a smaller model" in outcome.err.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
+    read_only = "/sys/transduce"  # also root cannot write there
+    for fault, out in (("", read_only), (in_cache(Path(read_only)), tmp_path / "run")):
+        outcome = train(transduce, small, Path(out), before=fault)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "Traceback" not in outcome.err
+        assert read_only in outcome.err.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_batch_that_does_not_fit_is_split(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
     outcome = train(transduce, small, tmp_path / "run", before=FIRST_BATCH_TOO_LARGE)
     assert outcome.code == 0, outcome.err
-    assert re.search(r"out of memory: from now on, batches of 2\d\d tokens are split into 2 parts", outcome.err)
+    assert re.search(r"out of memory: from now on, batches of [\d,]+ tokens are split into 2 parts", outcome.err)
     assert_same_curves(tmp_path / "run", small.reference)
 
 

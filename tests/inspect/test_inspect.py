@@ -30,6 +30,27 @@ def test_the_translation_has_the_protected_text(transduce: Any, tmp_path: Path) 
     assert output == f"→ {inspected_header(tmp_path / 'look.html')['translation']}"
 
 
+def test_inspect_writes_a_site_with_a_page_for_each_line(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("babo dedu\tstack=encoder&view=1\n\ngigo\n", encoding="utf-8")
+    site = ["--site", tmp_path / "site", tmp_path / "texts.txt"]
+    outcome = transduce("inspect", "-m", "run", *site, cwd=trained.folder)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("wrote 2 pages: ")
+    headers = [inspected_header(tmp_path / "site" / f"{number}.html") for number in (1, 2)]
+    assert [header["text"] for header in headers] == ["babo dedu", "gigo"]
+    assert 'id="view">stack=encoder&view=1<' in (tmp_path / "site/1.html").read_text(encoding="utf-8")
+    assert all(header["translation"] in (tmp_path / "site/index.html").read_text() for header in headers)
+    assert sorted(path.name for path in (tmp_path / "site/static").iterdir()) == ["page.css", "page.js"]
+    again = complaint(transduce("inspect", "-m", "run", *site, cwd=trained.folder))
+    assert "exists already; name a new folder" in again
+    (tmp_path / "long.txt").write_text("babo\n" + "babo " * 300, encoding="utf-8")
+    long = complaint(
+        transduce("inspect", "-m", "run", "--site", tmp_path / "new", tmp_path / "long.txt", cwd=trained.folder)
+    )
+    assert "sentence 2: the text has 301 tokens" in long
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -38,6 +59,7 @@ def test_the_translation_has_the_protected_text(transduce: Any, tmp_path: Path) 
         (["babo", "--beam", "99"], "beam must be at most 16"),
         (["babo " * 300], "the text has 301 tokens; the model takes 256: shorten it"),
         (["babo", "-o", "nowhere/look.html"], "nowhere/look.html"),
+        (["nothing.txt", "--site", "site"], "nothing.txt"),
     ],
 )
 def test_inspect_refuses_what_it_cannot_show_in_one_line(

@@ -5,10 +5,13 @@ import subprocess
 import sys
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
 from helpers import small_model
 
+from transduce.errors import TransduceError
 from transduce.inspect.inspection import inspect_translation
 from transduce.inspect.page import self_contained, static_file
 from transduce.inspect.request import InspectionRequest
@@ -28,7 +31,12 @@ def translator(toy_tokenizer: Tokenizer) -> Translator:
 @pytest.fixture(scope="module")
 def client(translator: Translator) -> TestClient:
     app = FastAPI()
-    app.include_router(inspect_routes({"model": translator}, seconds=300))
+    app.include_router(inspect_routes({"model": translator}, run_in_threadpool))
+
+    @app.exception_handler(TransduceError)
+    async def unusable_request(_: Request, error: TransduceError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, 400)
+
     return TestClient(app)
 
 
@@ -73,6 +81,6 @@ def test_the_self_contained_page_refers_to_no_other_file(translator: Translator)
 
 
 def test_an_inspection_without_a_server_does_not_import_fastapi() -> None:
-    code = "import sys, transduce.inspect.page, transduce.inspect.routes; print('fastapi' in sys.modules)"
+    code = "import sys, transduce.inspect.page, transduce.inspect.command; print('fastapi' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

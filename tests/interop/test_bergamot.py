@@ -10,7 +10,7 @@ import pytest
 from toy_run import TINY, as_sets, make_toy_pairs, write_lines
 
 from transduce.errors import ModelError
-from transduce.interop.marian_file import read_binary, write_binary
+from transduce.interop.marian import read_binary, write_binary
 from transduce.models.folder import load_model
 
 BERGAMOT = Path(__file__).parents[1] / "bergamot"

@@ -1,6 +1,7 @@
 """`transduce export` and back, through the command line, with the toolkits that read the exports."""
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from commands import complaint
 from toy_run import make_toy_pairs, write_lines
 
-from transduce.interop.export.verify import forced_logits
+from transduce.interop.export_model import forced_logits
 from transduce.models.folder import load_model
 from transduce.tokenizers.tokenizer import BOS, EOS
 
@@ -92,9 +93,13 @@ def test_onnx(transduce: Any, trained: Any, tmp_path: Path, lines: list[str]) ->
     outcome = transduce("export", "-m", trained.run, *words, cwd=tmp_path)
     assert outcome.code == 0, outcome.err
     assert "30 of 30 greedy outputs identical" in outcome.out
-    assert "onnx is an ONNX model, which is not imported" in complaint(
-        transduce("import", "onnx", "--out", "again", cwd=tmp_path)
-    )
+    outcome = transduce("import", "onnx", "--out", "back", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert_same_model(trained.run / "model", tmp_path / "back")
+    shutil.copytree(tmp_path / "onnx", tmp_path / "foreign")
+    (tmp_path / "foreign" / "transduce.json").unlink()
+    message = complaint(transduce("import", "foreign", "--out", "again", cwd=tmp_path))
+    assert message.startswith("foreign is an ONNX model without transduce.json")
     saved = load_model(trained.run / "model")
     vocabulary = json.loads((tmp_path / "onnx" / "vocab.json").read_text(encoding="utf-8"))
     names = saved.tokenizer.names  # type: ignore[attr-defined]
@@ -140,13 +145,27 @@ def test_argos(transduce: Any, trained: Any, tmp_path: Path, lines: list[str]) -
         spm.encode(lines, out_type=str), replace_unknowns=True, max_batch_size=32, batch_type="tokens", beam_size=1,
         max_decoding_length=8,
     )  # fmt: skip
-    assert [spm.decode_pieces(one.hypotheses[0]) for one in results] == greedy(transduce, trained.run, tmp_path)
+    expected = greedy(transduce, trained.run, tmp_path)
+    assert [spm.decode_pieces(one.hypotheses[0]) for one in results] == expected
+
+    outcome = transduce("import", "argos", "--out", "back", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert_same_model(trained.run / "model", tmp_path / "back")
+    package = "argos/translate-en_de-1_0.argosmodel"
+    outcome = transduce("import", package, "--out", "foreign", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert load_model(tmp_path / "foreign").facts["directions"] == [["en", "de"]]
+    assert greedy(transduce, tmp_path / "foreign", tmp_path) == expected
+    damaged = tmp_path / "damaged.argosmodel"
+    damaged.write_bytes((tmp_path / package).read_bytes()[:5000])
+    message = complaint(transduce("import", "damaged.argosmodel", "--out", "other", cwd=tmp_path))
+    assert message == "damaged.argosmodel: not an Argos package, or damaged"
 
 
 def test_an_export_that_differs_does_not_appear(transduce: Any, trained: Any, tmp_path: Path, lines: list[str]) -> None:
     """Weights that are damaged on the way are found by the logits, and nothing is left behind."""
     damage = (
-        "import transduce.interop.export.ctranslate2 as module\n"
+        "import transduce.interop.ctranslate2 as module\n"
         "original = module.transformers_weights\n"
         "def damaged(*arguments):\n"
         "    weights = original(*arguments)\n"

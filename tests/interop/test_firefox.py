@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch
 from transduce.errors import ModelError
-from transduce.interop.export.verify import forced_logits
+from transduce.interop.export_model import forced_logits
 from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import load_model

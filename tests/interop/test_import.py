@@ -10,6 +10,7 @@ import torch
 from commands import complaint
 from mixed_text import MIXED
 from safetensors.torch import load_file, save_file
+from toy_run import write_lines
 from transformers_models import (
     assert_close,
     byte_level,
@@ -25,6 +26,8 @@ from transduce.data.batch import Batch
 from transduce.encoders.text_encoder import TextEncoder
 from transduce.errors import ModelError, TransduceError
 from transduce.interop.import_model import import_model
+from transduce.language_model.generator import Generator
+from transduce.models.folder import load_model
 from transduce.speech.transcriber import Transcriber
 from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
@@ -125,6 +128,32 @@ def marian(folder: Path) -> Any:
     model = randomized(transformers.MarianMTModel(config))
     model.save_pretrained(folder)
     return model
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "directions"),
+    [
+        ("opus-mt-en-de", (), [["en", "de"]]),
+        ("opus-mt-tc-big-en-pt", (), [["en", "pt"]]),
+        ("opus-mt-en-ROMANCE", (), None),
+        ("model", ("--src-lang", "en", "--tgt-lang", "pt-BR"), [["en", "pt-BR"]]),
+    ],
+)
+def test_languages_of_opus_mt(
+    name: str, options: tuple[str, ...], directions: Any, transduce: Any, tmp_path: Path
+) -> None:
+    """From the name of the folder, or as they are given."""
+    marian(tmp_path / name)
+    outcome = transduce("import", name, "--out", "ours", *options, cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert load_model(tmp_path / "ours").facts.get("directions") == directions
+    if directions:
+        write_lines(tmp_path / "test.tsv", ["a b\tb a"])
+        words = ("--to", directions[0][1], "--max-length", "3")
+        outcome = transduce("evaluate", "-m", "ours", "--test", "test.tsv", *words, cwd=tmp_path)
+        assert outcome.code == 0, outcome.err
+    outcome = transduce("import", name, "--out", "other", "--src-lang", "en", cwd=tmp_path)
+    assert complaint(outcome).startswith("--src-lang and --tgt-lang are needed together")
 
 
 def test_marian_translates(transduce: Any, tmp_path: Path) -> None:
@@ -246,6 +275,62 @@ def test_classifiers(tmp_path: Path) -> None:
         assert_close(logits, vit(pixel_values=(pixels / 127.5 - 1).permute(0, 3, 1, 2)).logits)
 
 
+@pytest.mark.parametrize("pooling", ["cls_token", "mean_tokens", "max_tokens", "lasttoken"])
+def test_vectors_of_sentence_transformers(pooling: str, tmp_path: Path) -> None:
+    """The way to make one vector of a text, and its limit, are those of the folder; others are refused."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##c"]
+    config = transformers.BertConfig(vocab_size=len(tokens), max_position_embeddings=20, **sizes)
+    theirs = randomized(transformers.BertModel(config))
+    folder = tmp_path / "bert"
+    theirs.save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    (folder / "1_Pooling").mkdir()
+    modes = {
+        f"pooling_mode_{name}": name == pooling for name in ("cls_token", "mean_tokens", "max_tokens", "lasttoken")
+    }
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32, **modes}))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 6}))
+    import_model(folder, tmp_path / "ours")
+    encoder = TextEncoder.load(tmp_path / "ours", device="cpu")
+    ours = torch.from_numpy(encoder.embed(["a bc a a a a a", "b"]))
+    assert (encoder.max_length, encoder.texts_cut) == (4, 1)
+    pool = {
+        "cls_token": lambda x: x[0], "mean_tokens": lambda x: x.mean(0), "max_tokens": lambda x: x.amax(0),
+        "lasttoken": lambda x: x[-1],
+    }[pooling]  # fmt: skip
+    for vector, ids in zip(ours, ([2, 5, 6, 7, 5, 3], [2, 6, 3]), strict=True):
+        with torch.inference_mode():
+            expected = pool(theirs(input_ids=torch.tensor([ids])).last_hidden_state[0])
+        assert_close(vector, expected / expected.norm())
+    modes["pooling_mode_weightedmean_tokens"] = True
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
+    with pytest.raises(
+        ModelError, match=f"1_Pooling: the pooling {pooling} and weightedmean_tokens cannot be imported"
+    ):
+        import_model(folder, tmp_path / "other")
+
+
+def test_all_end_markers_end_a_text(tmp_path: Path) -> None:
+    """A list in `eos_token_id` is kept whole: greedy outputs end where those of transformers end."""
+    theirs = gpt2(tmp_path / "original")
+    prompt = torch.tensor([[theirs.config.eos_token_id, 5]])
+    free = theirs.generate(prompt, do_sample=False, max_new_tokens=12, eos_token_id=None, pad_token_id=0)[
+        0, 2:
+    ].tolist()
+    end = free[6]
+    path = tmp_path / "original" / "generation_config.json"
+    path.write_text(json.dumps({"eos_token_id": [theirs.config.eos_token_id, end]}))
+    import_model(tmp_path / "original", tmp_path / "ours")
+    generator = Generator.load(tmp_path / "ours", device="cpu", engine="plain")
+    order = generator.tokenizer.order  # type: ignore[attr-defined]
+    text = generator.tokenizer.decode([order.ids[5]])
+    (found,) = generator.generations([text], max_tokens=12, temperature=0.0)[0]
+    assert found.finish_reason == "stop"
+    expected = [order.ids[token] for token in free[: free.index(end)]]
+    assert list(found.tokens) == generator.tokenizer.pieces(expected)
+
+
 def test_fill_takes_only_its_own_masks(tmp_path: Path) -> None:
     """The mask symbol of the original may be in a text, but is not one of the masks that are asked for."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
@@ -288,7 +373,9 @@ def test_refusals(transduce: Any, tmp_path: Path) -> None:
 
     assert refused("missing") == "missing: no such file or folder"
     (tmp_path / "empty").mkdir()
-    assert refused("empty") == "empty: neither a .gguf file nor a folder with a config.json or a model of Marian"
+    assert refused("empty") == (
+        "empty: neither a .gguf or .argosmodel file nor a folder with a config.json or a model of Marian"
+    )
     assert refused("empty", "empty") == "empty exists already; name a folder that does not"
     gpt2(tmp_path / "original")
     folder = tmp_path / "original"
@@ -314,7 +401,7 @@ def test_refusals(transduce: Any, tmp_path: Path) -> None:
     weights = folder / "model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-5])
-    assert refused("original").startswith("original/model.safetensors: cannot be read: ")
+    assert refused("original") == "original/model.safetensors: not a safetensors file, or damaged; get it again"
     weights.unlink()
     assert refused("original") == "original/model.safetensors: no such file"
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x02")

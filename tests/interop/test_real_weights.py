@@ -139,7 +139,7 @@ def transformers_whisper(settings: dict[str, Any], weights: dict[str, Tensor]) -
 
 @torch.inference_mode()
 def test_whisper(tmp_path: Path) -> None:
-    from transduce.interop.ctranslate2_file import read_ctranslate2
+    from transduce.interop.ctranslate2 import read_ctranslate2
 
     saved, order = imported(WEIGHTS / "whisper", tmp_path / "ours")
     model = saved.model

@@ -13,8 +13,7 @@ from mixed_text import MIXED
 
 from transduce.cli.shrink import shrink_model
 from transduce.errors import ModelError
-from transduce.interop.export.export_model import export_model
-from transduce.interop.export.verify import forced_logits
+from transduce.interop.export_model import export_model, forced_logits
 from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import SavedModel, load_model, read_model, save_model

@@ -5,7 +5,7 @@ from transformers_family import bart, gpt2, llama, marian, t5_untied
 from transformers_models import randomized
 
 from transduce.config import build, to_table
-from transduce.interop.huggingface import convert
+from transduce.interop.family import convert
 from transduce.models.registry import config_class
 from transduce.training.recipe import read_style
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import small_model
-from pages import TEXT, TIMEOUT, draw_figures, serve_page, settled, sync_api
+from pages import EXPERTS, TEXT, TIMEOUT, draw_figures, serve_page, settled, sync_api
 
 from transduce.inspect.inspection import Inspection, inspect_translation
 from transduce.inspect.request import InspectionRequest
@@ -44,6 +44,18 @@ def inspection(translator: Translator) -> Inspection:
 @pytest.fixture(scope="session")
 def address(translator: Translator) -> Iterator[str]:
     with serve_page(translator) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def bundled() -> Translator:
+    """The bundled model: English, German and French, sentence by sentence."""
+    return Translator.load(engine="plain")
+
+
+@pytest.fixture(scope="session")
+def bundled_address(bundled: Translator) -> Iterator[str]:
+    with serve_page(bundled, bundled) as address:
         yield address
 
 
@@ -127,8 +139,8 @@ def open_page(browser: Any, idle_windows: list[Window]) -> Iterator[Callable[...
 
 @pytest.fixture
 def page(open_page: Callable[..., Any], address: str, inspection: Inspection, translator: Translator) -> Any:
-    """The page with the inspection of TEXT."""
-    page = open_page(f"{address}#text={TEXT}&sentence=0")
+    """The page with the inspection of TEXT, with everything that it can show."""
+    page = open_page(f"{address}#text={TEXT}&sentence=0&{EXPERTS}")
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
     draw_figures(page)
     return page

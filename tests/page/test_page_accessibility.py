@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pages import (
+    EXPERTS,
     PHONE,
     TEXT,
     accessibility_problems,
@@ -71,7 +72,7 @@ def test_every_group_has_one_tab_stop(page: Any) -> None:
         stops.append(element)
     assert 30 < len(stops) <= 60, stops
     items = [stop.split("|")[1] for stop in stops if stop.split("|")[1] not in ("", "save")]
-    assert sorted(items) == ["lens", "node", "power", "thumbnail", "token", "token", "word"]
+    assert sorted(items) == ["lens", "node", "power", "thumbnail", "token", "token"]
     assert not [stop for stop in stops if stop.endswith("|")]
 
 
@@ -120,7 +121,7 @@ def test_lecture_mode_has_labels_of_22_pixels(open_page: Callable[..., Any], add
 def test_the_page_is_accessible(open_page: Callable[..., Any], address: str, window: dict[str, Any]) -> None:
     """axe-core reports no violations, and nothing exceeds the width of the window."""
     page = open_page(
-        f"{address}#text={TEXT}&sentence=0&off=cross.1.1,cross.2.2&alpha=2&step=1", bypass_csp=True, **window
+        f"{address}#text={TEXT}&sentence=0&off=cross.1.1,cross.2.2&alpha=2&step=1&{EXPERTS}", bypass_csp=True, **window
     )
     expect(page.locator(".ablation")).to_be_visible()
     load_axe(page)
@@ -159,15 +160,15 @@ def test_every_state_is_accessible(
         page.get_by_role("button", name="Look inside this sentence").click()
         expect(page.locator("main[aria-busy=false] #inspected")).to_have_count(1)
         page.get_by_label("Another translation of the sentence").fill("gigo babo")
-        page.get_by_label("Sentence to compare with").fill("dego")
+        page.get_by_label("Sentence to compare with").fill(TEXT)
         expect(page.locator("#reference-section table")).to_have_count(1)
-        expect(page.locator("#compare-section figure")).to_have_count(2)
-        page.get_by_role("button", name="Guided path").click()
+        expect(page.locator("#compare-section figure")).to_have_count(3)
+        page.get_by_label("show numbers").check()
         page.get_by_role("button", name="Next", exact=True).click()
-        expect(page.locator(".guide-numbers table")).to_have_count(1)
+        expect(page.locator(".path-numbers table")).to_have_count(1)
         page.locator(".tokens.source button").nth(1).click()
         page.locator("[data-figure=logit-lens]").get_by_role("button", name="Data of").click()
-        check("look inside with a pin, a table, a reference, a comparison and the guided path")
+        check("look inside with a pin, a table, a reference, a comparison and the path")
         page.get_by_role("button", name="Keyboard shortcuts").click()
         check("shortcuts")
         page.keyboard.press("Escape")

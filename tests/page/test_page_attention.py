@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from pages import (
+    EXPERTS,
     PHONE,
     TEXT,
     choose,
@@ -51,7 +52,7 @@ def test_a_tooltip_is_removed_with_its_element(page: Any, translator: Translator
 def test_hovering_over_a_token_shows_a_tooltip_and_highlights_it_everywhere(
     page: Any, inspection: Inspection, translator: Translator
 ) -> None:
-    page.set_viewport_size({"width": 1280, "height": 2400})  # figures outside of the window are not drawn again
+    page.set_viewport_size({"width": 1280, "height": 3600})  # figures outside of the window are not drawn again
     hover(page.locator(".tokens.target button").nth(1))
     token = inspection.target[1]
     tooltip = page.locator(".tooltip")
@@ -78,7 +79,7 @@ def test_figures_that_come_into_view_are_highlighted(page: Any) -> None:
 def test_a_token_of_the_encoder_lights_one_direction(page: Any, inspection: Inspection) -> None:
     choose(page, "stack", "encoder")
     choose(page, "view", 1)
-    page.set_viewport_size({"width": 1280, "height": 2400})  # figures outside of the window are not drawn again
+    page.set_viewport_size({"width": 1280, "height": 3600})  # figures outside of the window are not drawn again
     hover(page.locator(".tokens.source button").nth(1))
     weights_SS = inspection.attention["encoder"][1, 0]
     drawn = int((torch.round(255 * weights_SS[1]) / 255 >= 0.03).sum())
@@ -185,7 +186,7 @@ def test_a_model_without_self_attention_shows_its_cross_attention(
     translator = Translator(model, toy_tokenizer, config=SearchConfig(max_extra=3))
     inspection = inspect_translation(translator, InspectionRequest(text=TEXT))
     with serve_page(translator) as address:
-        page = open_page(f"{address}#text={TEXT}&sentence=0&stack=encoder&view=rollout")
+        page = open_page(f"{address}#text={TEXT}&sentence=0&stack=encoder&view=rollout&markers=true&experts=true")
         settled(page, translator.tokenizer.decode(inspection.best.tokens))
         for group, values in (("stack", ["cross"]), ("view", ["1", "mean", "max"])):
             for n, value in enumerate(values):
@@ -201,9 +202,9 @@ def test_a_model_without_self_attention_shows_its_cross_attention(
         expect(page.locator(".power:not([disabled])")).to_have_count(0)
 
 
-def test_special_tokens_can_be_hidden(page: Any, inspection: Inspection) -> None:
+def test_markers_can_be_hidden(page: Any, inspection: Inspection) -> None:
     expect(page.locator(".lines .token")).to_have_count(len(inspection.source) + len(inspection.target))
-    page.get_by_label("special tokens").uncheck()
+    page.get_by_label("markers", exact=True).uncheck()
     expect(page.locator(".lines .token")).to_have_count(len(inspection.source) + len(inspection.target) - 2)
     expect(page.locator(".lines")).not_to_contain_text("⟨")
 
@@ -230,7 +231,9 @@ STUCK = """scroll => {
 
 def test_labels_of_a_long_map_stay_in_view(open_page: Callable[..., Any], address: str, translator: Translator) -> None:
     text = " ".join([TEXT] * 7)
-    page = open_page(f"{address}#text={text}&sentence=0&stack=encoder", viewport={"width": 390, "height": 500})
+    page = open_page(
+        f"{address}#text={text}&sentence=0&stack=encoder&{EXPERTS}", viewport={"width": 390, "height": 500}
+    )
     settled(page, translator.translate(text))
     columns = len(translator.tokenizer.encode(text)) + 1
     expect(page.locator(".attention-section .heat .columns .token")).to_have_count(columns)

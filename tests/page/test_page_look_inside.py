@@ -1,4 +1,4 @@
-"""References, comparisons, the guided path, examples, links and files of the page, in Chromium."""
+"""References, comparisons, the path, examples, links and files of the page, in Chromium."""
 
 import math
 import re
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from helpers import small_model
 from pages import (
+    EXPERTS,
     TEXT,
     choose,
     expect,
@@ -28,10 +29,10 @@ from transduce.inspect.page import self_contained
 from transduce.inspect.request import HeadRequest, InspectionRequest
 from transduce.inspect.serialize import serialize
 from transduce.search.options import SearchConfig
-from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import EOS, Tokenizer
 from transduce.translation.translator import Translator
 
-# References, comparisons, the guided path, examples
+# References, comparisons, the path, examples
 
 
 def test_a_reference_shows_rank_and_probability_of_each_token(
@@ -54,7 +55,7 @@ def test_a_reference_shows_rank_and_probability_of_each_token(
 def test_two_sentences_are_compared(page: Any, translator: Translator) -> None:
     page.get_by_label("Sentence to compare with").fill("dego gigo")
     other = inspect_translation(translator, InspectionRequest(text="dego gigo"))
-    expect(page.locator("#compare-section figure")).to_have_count(2)
+    expect(page.locator("#compare-section figure")).to_have_count(3)
     second = page.locator("[data-figure=compare-second]")
     expect(second.locator("h3")).to_have_text(translator.tokenizer.decode(other.best.tokens))
     expect(second.locator("svg .token")).to_have_count(len(other.source) + len(other.target))
@@ -68,7 +69,7 @@ def test_two_models_are_compared(
     other = Translator(small, toy_tokenizer, config=SearchConfig(max_extra=3))
     expected = inspect_translation(other, InspectionRequest(text=TEXT))
     with serve_page(translator, other) as address:
-        page = open_page(f"{address}#text={TEXT}&sentence=0&model=model&stack=encoder&layer=2&view=4")
+        page = open_page(f"{address}#text={TEXT}&sentence=0&model=model&stack=encoder&layer=2&view=4&markers=true")
         expect(page.locator("main[aria-busy=false] #inspected")).to_have_count(1)
         page.locator("#compare-section select").select_option("model1")
         first, second = (page.locator(f"[data-figure=compare-{name}]") for name in ("first", "second"))
@@ -86,49 +87,87 @@ def test_two_models_are_compared(
         expect(second.locator("svg .token")).to_have_count(2 * len(expected.source))
 
 
-def test_the_guided_path_shows_the_numbers_of_the_head(
-    page: Any, inspection: Inspection, translator: Translator
-) -> None:
+def test_the_path_shows_the_numbers_of_the_head(page: Any, inspection: Inspection, translator: Translator) -> None:
     choose(page, "view", 3)
-    page.get_by_role("button", name="Guided path").click()
-    page.get_by_role("button", name="Next", exact=True).click()
-    request = HeadRequest(text=TEXT, head="cross.2.3", query=0, output=inspection.best.tokens)
+    page.locator(".tokens.target button").nth(1).click()  # the query
+    page.get_by_label("show numbers").check()
+    request = HeadRequest(text=TEXT, head="cross.2.3", query=1, output=inspection.best.tokens)
     numbers = head_numbers(translator, request)
-    assert numbers.weights == pytest.approx(inspection.attention["cross"][1, 2, 0].tolist(), abs=1e-3)
-    products = page.locator(".guide-numbers tbody tr td:nth-child(3)")
-    expect(products).to_have_count(min(8, len(inspection.source)))
-    listed = sorted(sorted(range(len(numbers.weights)), key=lambda n: -numbers.weights[n])[:8])
-    wait_for_value(
-        page,
-        lambda: [float(cell.replace("−", "-")) for cell in products.all_inner_texts()],
-        pytest.approx([numbers.products[n] for n in listed], abs=0.006),
-    )
-    expect(page.locator(".diagram .here")).to_have_text("cross-attention")
-    choose(page, "stack", "encoder")
-    page.locator(".tokens.source button").nth(2).click()
-    label = page.locator(".tokens.source button").nth(2).inner_text()
-    expect(page.locator(".guide-text")).to_contain_text(f"makes a query of the token “{label}”")
-    page.keyboard.press("Escape")
-    choose(page, "stack", "cross")
-    expect(products).to_have_count(min(8, len(inspection.source)))
-    for _ in range(4):
-        page.get_by_role("button", name="Next", exact=True).click()
-    expect(page.locator(".diagram .here")).to_have_text("softmax")
+    assert numbers.weights == pytest.approx(inspection.attention["cross"][1, 2, 1].tolist(), abs=1e-3)
+    words = [n for n, token in enumerate(inspection.source) if token > EOS]
+    listed = sorted(sorted(words, key=lambda n: -numbers.weights[n])[:8])
+    for column, expected in ((2, numbers.products), (4, [100 * weight for weight in numbers.weights])):
+        cells = page.locator(f".path-numbers tbody tr td:nth-child({column + 1})")
+        wait_for_value(
+            page,
+            lambda cells=cells: [float(text.replace("−", "-").rstrip(" %")) for text in cells.all_inner_texts()],
+            pytest.approx([expected[n] for n in listed], abs=0.6 if column == 4 else 0.006),
+        )
+
+
+def test_the_path_is_played_paused_scrubbed_and_stepped(page: Any, inspection: Inspection) -> None:
+    text, time = page.locator(".path-text"), page.get_by_role("slider", name="Time")
+    next_, back = (page.get_by_role("button", name=name, exact=True) for name in ("Next", "Back"))
+    expect(text).to_contain_text(f"The text becomes {len(inspection.source)} tokens")
+    expect(back).to_be_disabled()
+    for name in ("Layers", "One head", "Query and keys", "Softmax", "Values", "Next word"):
+        next_.click()
+        expect(text).to_contain_text(f". {name}.")
+    expect(next_).to_be_disabled()
+    expect(time).to_have_js_property("value", "30")
+    slide(time, 19)
+    expect(text).to_contain_text("Softmax makes weights of it that sum to 100 %")
+    back.click()
+    expect(time).to_have_js_property("value", "17")
+    slide(time, 28)  # with reduced motion, the stages are shown one after the other, and the last one at once
+    page.locator("#path").get_by_role("button", name="Play").click()
+    expect(time).to_have_js_property("value", "30")
+    expect(page.locator("#path").get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_the_path_moves_and_stops(open_page: Callable[..., Any], address: str) -> None:
+    page = open_page(f"{address}#text={TEXT}&sentence=0", reduced_motion="no-preference")
+    time = page.get_by_role("slider", name="Time")
+    page.locator("#path").get_by_role("button", name="Play").click()
+    wait_for_value(page, lambda: float(time.evaluate("e => e.value")) > 0.5, True)
+    page.get_by_role("button", name="Pause").click()
+    place = time.evaluate("e => e.value")
+    page.wait_for_timeout(300)
+    assert time.evaluate("e => e.value") == place
 
 
 def test_an_example_opens_a_prepared_view(open_page: Callable[..., Any], address: str) -> None:
     page = open_page(address)
     examples = page.locator(".examples button")
     expect(examples).to_have_count(5)
-    examples.nth(3).click()
+    examples.first.click()
     expect(page.locator("main[aria-busy=false] #inspected")).to_have_count(1)
     expect(page.locator("input[name=stack][value=encoder]")).to_be_checked()
     expect(page.locator("#text")).to_have_value(re.compile("^The animal"))
-    expect(examples).to_have_count(0)
-    expect(page.locator("#look")).to_contain_text("ask who looks from “it” to “animal”")
-    expect(page.locator("#look-title")).to_be_in_viewport()
-    page.locator("#text").fill("dedu")
-    expect(page.locator("#look")).not_to_contain_text("animal")
+    expect(page.locator(".lines")).to_be_in_viewport()
+    expect(examples.first).not_to_be_visible()
+    page.locator(".examples summary").click()
+    expect(examples.first).to_be_visible()
+
+
+def test_a_sentence_begins_with_its_strongest_pair_of_words(
+    open_page: Callable[..., Any], address: str, inspection: Inspection
+) -> None:
+    page = open_page(f"{address}#text={TEXT}&sentence=0")
+    expect(page.locator(".lines .token").first).to_be_visible()
+    expect(page.locator(".lines")).not_to_contain_text("⟨")
+    found = re.fullmatch(
+        r"Layer (\d), head (\d): when the model writes “.+”, it looks at “.+”: ([\d.]+)\s%\.",
+        page.locator(".caption").inner_text(),
+    )
+    assert found
+    layer, head = int(found[1]) - 1, int(found[2]) - 1
+    assert float(found[3]) / 100 == pytest.approx(
+        inspection.attention["cross"][layer, head, :-1, :-1].max().item(), abs=0.2
+    )
+    expect(page.locator(".thumbnail")).to_have_count(0)
+    page.get_by_label("all heads").check()
+    expect(page.locator(".thumbnail")).to_have_count(8)
 
 
 # Links and files
@@ -145,12 +184,13 @@ def test_a_view_is_restored_from_its_url(page: Any, open_page: Callable[..., Any
     choose(page, "view", 2)
     page.locator("[data-head='decoder.1.2']").click()
     page.locator(".tokens.target button").nth(1).click()
-    page.keyboard.press("Escape")  # a pin is not part of the URL
     slide(page.get_by_label("Length penalty"), 1.4)
     expect(page.locator(".ablation")).to_be_visible()  # the figures are drawn again before
-    page.get_by_label("special tokens").uncheck()
+    page.get_by_label("markers", exact=True).uncheck()
     page.get_by_role("button", name="theme: auto").click()
-    expect_state(page, stack="decoder", layer="1", view="2", off="decoder.1.2", step="1", alpha="1.4", theme="light")
+    expect_state(
+        page, stack="decoder", layer="1", view="2", off="decoder.1.2", step="1", alpha="1.4", theme="light", pair="t1."
+    )
     again = open_page(page.url)
     expect(again.locator(".ablation")).to_be_visible()
     wait_for_value(page, lambda: again.url, page.url)
@@ -167,8 +207,8 @@ def test_invalid_url_parameters_are_ignored(
     wrong = "prefix=&off=none&layer=77&step=999&temperature=x&alpha=&beam=-1&grown=0&theme=pink"
     page = open_page(f"{address}#text={TEXT}&sentence=0&{wrong}&stack={stack}&view={view}")
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
-    expect(page.locator("input[name=layer][value='2']")).to_be_checked()
-    expect(page.locator("input[name=view][value=max]")).to_be_checked()
+    expect(page.locator("input[name=layer][value='2']")).to_be_checked()  # the last one
+    expect(page.locator("input[name=view]:checked")).to_have_value(re.compile("^[1-4]$"))
     expect(page.locator(".node")).to_have_count(len(inspection.tree))
 
 
@@ -206,7 +246,7 @@ def test_the_self_contained_page_works_offline(
     open_page: Callable[..., Any], translator: Translator, inspection: Inspection, tmp_path: Path
 ) -> None:
     (tmp_path / "inspection.html").write_text(self_contained(serialize(inspection, translator)), encoding="utf-8")
-    page = open_page((tmp_path / "inspection.html").as_uri(), offline=True)
+    page = open_page(f"{(tmp_path / 'inspection.html').as_uri()}#{EXPERTS}", offline=True)
     settled(page, translator.tokenizer.decode(inspection.best.tokens))
     page.get_by_role("button", name="Show layer 1, head 2").click()
     slide(page.get_by_label("Length penalty"), 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from helpers import randomize
-from pages import accessibility_problems, choose, expect, fractions, hover, load_axe, slide, wait_for_value
+from pages import EXPERTS, accessibility_problems, choose, expect, fractions, hover, load_axe, slide, wait_for_value
 
 from transduce.encoders.text_encoder import TextEncoder
 from transduce.inspect.page import self_contained
@@ -42,7 +42,7 @@ def test_the_page_shows_tokens_attention_and_predictions(
 ) -> None:
     inspection = inspected(style, text, toy_tokenizer)
     (tmp_path / "look.html").write_text(self_contained(serialize_text(inspection)), encoding="utf-8")
-    page = open_page((tmp_path / "look.html").as_uri())
+    page = open_page(f"{(tmp_path / 'look.html').as_uri()}#{EXPERTS}")
     T = len(inspection.tokens)
     expect(page.locator(".tokens button")).to_have_count(T)
     expect(page.locator("h1")).to_contain_text("inspect a text")

@@ -1,6 +1,5 @@
 """Detection of the served languages, from 20 characters and more."""
 
-import asyncio
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +7,8 @@ from typing import Any
 import pytest
 
 from transduce.serve.limits import HttpError
-from transduce.serve.served_models import AUTO, Detector, ServedModel
+from transduce.serve.served_models import AUTO, Detector, ServedModel, ServedModels
+from transduce.translation.translator import Translator
 
 TEXTS = {
     "en": ["The meeting starts at noon", "Where did you put the keys", "We should leave before it rains",
@@ -33,46 +33,64 @@ def three() -> Detector:
 def test_the_first_20_characters_are_enough(three: Detector) -> None:
     for language, texts in TEXTS.items():
         for text in texts:
-            ranking = asyncio.run(three.rank(text[:20]))
+            ranking = three.rank(text[:20])
             assert ranking[0][0] == language, text
             assert {code for code, _ in ranking} == {"en", "de", "fr"}
             assert sum(probability for _, probability in ranking) == pytest.approx(1, abs=1e-3)
 
 
 def test_the_source_is_one_that_has_this_target(three: Detector) -> None:
-    assert asyncio.run(three.source(TEXTS["de"][0], "en"))[0] == "de"
-    assert asyncio.run(three.source(TEXTS["fr"][0], "en"))[0] == "fr"
-    code, probability = asyncio.run(three.source("Halli, hallo", "fr"))
+    assert three.source(TEXTS["de"][0], "en")[0] == "de"
+    assert three.source(TEXTS["fr"][0], "en")[0] == "fr"
+    code, probability = three.source("Halli, hallo", "fr")
     assert code == "en"  # the only source language of French
     assert probability < 0.9
-    assert asyncio.run(three.source("12 + 3", "en")) == ("de", 0.0)
+    assert three.source("12 + 3", "en") == ("de", 0.0)
 
 
 def test_a_text_in_the_target_language_has_this_source(three: Detector) -> None:
     for language in ("de", "fr"):
-        code, probability = asyncio.run(three.source(TEXTS[language][2], language))
+        code, probability = three.source(TEXTS[language][2], language)
         assert code == language
         assert probability >= 0.9
 
 
 def test_a_text_in_a_language_without_this_target_is_an_error(three: Detector) -> None:
     with pytest.raises(HttpError) as error:
-        asyncio.run(three.source(TEXTS["de"][2], "fr"))
+        three.source(TEXTS["de"][2], "fr")
     assert error.value.message == "the text is in German (de), which no model translates to French (fr)"
 
 
 def test_more_directions_make_a_language_more_probable() -> None:
     text, pairs = "Frontier spokeswoman", [("en", "de"), ("de", "en")]
-    before = dict(asyncio.run(detector(*pairs).rank(text)))
-    after = dict(asyncio.run(detector(*pairs, ("en", "de"), ("en", "de")).rank(text)))
+    before = dict(detector(*pairs).rank(text))
+    after = dict(detector(*pairs, ("en", "de"), ("en", "de")).rank(text))
     # 20 characters: the temperature of the probabilities is the square root of the length
     odds = (after["en"] / after["de"]) / (before["en"] / before["de"])
     assert math.log(odds) == pytest.approx(math.log(3) / math.sqrt(20), abs=1e-3)
 
 
 def test_unknown_languages_are_not_guessed() -> None:
-    assert asyncio.run(detector((None, None)).source("Some text", "x")) == (AUTO, 0.0)
+    assert detector((None, None)).source("Some text", "x") == (AUTO, 0.0)
 
 
 def test_a_region_is_part_of_the_answer() -> None:
-    assert asyncio.run(detector(("pt-BR", "en")).rank("O gato está em cima da mesa"))[0][0] == "pt-BR"
+    assert detector(("pt-BR", "en")).rank("O gato está em cima da mesa")[0][0] == "pt-BR"
+
+
+def test_a_language_is_named_only_if_it_is_certain_and_may_be_one_that_no_model_reads() -> None:
+    served = Detector(ServedModels([("en-de-fr", Translator.load())]))
+
+    def detect(text: str) -> tuple[str | None, bool]:
+        found = served.detect(text)
+        return found.language, found.available
+
+    for language, texts in TEXTS.items():
+        assert {detect(text[:20]) for text in texts} == {(language, True)}
+    for text in ("hello", "Tom", "OK", "12 + 3", "", "¿"):
+        assert detect(text) == (None, True)
+    assert detect("これは日本語の文章です。") == ("ja", False)
+    assert detect("هذا نص باللغة العربية") == ("ar", False)
+    assert detect("¿Cómo estás?") == ("es", False)
+    assert detect("Привет, как дела?") == (None, False)  # Cyrillic, but one of several languages
+    assert detect("Ich wohne in Tokyo (東京).") == ("de", True)

@@ -5,13 +5,12 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from starlette.types import Message
-
 from transduce.search.options import SearchConfig
 from transduce.serve.limits import Limits
 from transduce.serve.metrics import ServerMetrics
 from transduce.serve.scheduler import Scheduler
 from transduce.serve.translation_service import TranslationService
+from transduce.serve.workers import Workers
 
 
 def test_large_texts_are_split_one_at_a_time() -> None:
@@ -28,18 +27,17 @@ def test_large_texts_are_split_one_at_a_time() -> None:
                 running -= 1
         return []
 
-    async def receive() -> Message:
-        return {"type": "http.disconnect"}
-
     async def requests() -> None:
-        service = TranslationService(Scheduler(10, ServerMetrics()), Limits())
+        service = TranslationService(Scheduler(10, ServerMetrics()), Limits(), Workers(10, 600))
         any_model = SimpleNamespace(longest=None)
         model: Any = SimpleNamespace(
-            translator=SimpleNamespace(config=SearchConfig(), segments=parts, max_source_length=9, any_model=any_model)
+            translator=SimpleNamespace(
+                config=SearchConfig(), segments=parts, max_source_length=9, any_model=any_model, repairing_engine=print
+            )
         )
-        large = [asyncio.create_task(service.accept(receive, model, ["x" * 5_000])) for _ in range(4)]
+        large = [asyncio.create_task(service.accept(model, ["x" * 5_000])) for _ in range(4)]
         await asyncio.sleep(0)  # they start first
-        await service.accept(receive, model, ["small"])
+        await service.accept(model, ["small"])
         gate.set()
         await asyncio.gather(*large)
         service.scheduler.close()

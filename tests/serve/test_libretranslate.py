@@ -71,13 +71,13 @@ def test_only_texts_with_inline_tags_are_aligned(
     client: httpx.Client, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[list[str], bool]] = []
-    original = Translator.translations
+    original = Translator.translation_searches
 
     def record(self: Translator, jobs: Any, results: Any, config: Any, align: bool, *more: Any) -> Any:
         calls.append(([self.tokenizer.decode(job.tokens) for job in jobs], align))
         return original(self, jobs, results, config, align, *more)
 
-    monkeypatch.setattr(Translator, "translations", record)
+    monkeypatch.setattr(Translator, "translation_searches", record)
     body = {"q": ["<p>babo <b>gibo</b></p><p>dego</p>", "dedu"], "source": "en", "target": "de", "format": "html"}
     assert client.post("/translate", json=body).status_code == 200
     assert sorted(text for texts, align in calls if align for text in texts) == ["babo gibo"]

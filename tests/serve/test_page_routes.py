@@ -11,6 +11,7 @@ from helpers import small_model
 from transduce.inspect.page import MEDIA_TYPES, static_file
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.app import make_app
+from transduce.serve.documents import document_suffixes
 from transduce.serve.limits import Limits
 from transduce.serve.served_models import ServedModels
 from transduce.tokenizers.tokenizer import Tokenizer
@@ -64,10 +65,11 @@ def test_the_page_needs_no_key_and_says_whether_others_do(translator: Translator
     assert client.get("/").status_code == 200
     assert client.get("/v1/translators").json() == {
         "models": [
-            {"name": "en-de", "directions": [["en", "de"]], "tagged": False, "inspect": True},
-            {"name": "toy", "directions": [[None, None]], "tagged": False, "inspect": True},
+            {"name": "en-de", "directions": [["en", "de"]], "tagged": False, "inspect": True, "aligns": True},
+            {"name": "toy", "directions": [[None, None]], "tagged": False, "inspect": True, "aligns": True},
         ],
         "languages": {"en": "English", "de": "German"},
         "key_required": True,
         "characters": 500,
+        "formats": document_suffixes(),
     }

@@ -108,13 +108,13 @@ def test_a_form_without_a_file_is_refused(server: Server) -> None:
 def test_too_many_files_and_a_client_that_leaves(
     server: Server, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, original = threading.Event(), Translator.translations
+    go_on, original = threading.Event(), Translator.translation_searches
 
     def slow(self: Translator, *arguments: Any, **options: Any) -> Any:
         go_on.wait(TIMEOUT)
-        return original(self, *arguments, **options)
+        return (yield from original(self, *arguments, **options))
 
-    monkeypatch.setattr(Translator, "translations", slow)
+    monkeypatch.setattr(Translator, "translation_searches", slow)
     left = httpx.Timeout(TIMEOUT, read=0.5)
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{server[0]}/translate_file", files={"file": ("a.txt", b"babo")}, data=FIELDS, timeout=left)

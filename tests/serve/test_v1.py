@@ -122,6 +122,22 @@ def test_a_failing_device_is_an_internal_error_and_the_server_continues(
 # Sentences and alternatives
 
 
+def test_sentences_have_the_ranges_that_are_aligned() -> None:
+    with serve_in_thread([("en-de-fr", Translator.load())]) as (address, _):
+        body = {"text": " The dog sleeps. Write to tom@example.org.", "to": "de", "sentences": True, "align": True}
+        (answer,) = httpx.post(f"{address}/v1/translate", json=body).json()["translations"]
+        first, second = answer["sentences"]
+        words = {first["text"][c:d]: first["source"][a:b] for (a, b), (c, d) in first["aligned"]}
+        assert words["Hund"] == "dog"
+        copied = {second["text"][c:d]: second["source"][a:b] for (a, b), (c, d) in second["aligned"]}
+        assert copied["tom@example.org"] == "tom@example.org"
+        del body["align"]
+        (answer,) = httpx.post(f"{address}/v1/translate", json=body).json()["translations"]
+        assert answer["sentences"][0]["aligned"] is None
+        detected = [httpx.post(f"{address}/v1/detect", json={"text": text}).json() for text in ("Guten Morgen!", "は")]
+        assert [(one["name"], one["available"]) for one in detected] == [("German", True), ("Japanese", False)]
+
+
 def test_sentences_join_to_the_translation(client: httpx.Client, translator: Translator, toy_pairs: Any) -> None:
     lines = [source for source, _ in toy_pairs[:3]]
     body = {"text": "\n".join([lines[0], "", *lines[1:]]), "sentences": True, "confidence": "words"}

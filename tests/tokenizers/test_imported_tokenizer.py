@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from transduce.errors import DataError, ModelError
-from transduce.interop.gguf_file import read_gguf
+from transduce.interop.gguf import read_gguf
 from transduce.speech.sound import read_sound
 from transduce.tokenizers.any_tokenizer import load_tokenizer
 from transduce.tokenizers.imported import LibraryTokenizer, TokenOrder, load_imported_tokenizer

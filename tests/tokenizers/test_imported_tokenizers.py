@@ -9,7 +9,8 @@ import pytest
 import sentencepiece
 from mixed_text import MIXED
 
-from transduce.interop.tokenizer_files import gguf_tokenizer, read_tokenizer
+from transduce.interop.gguf import gguf_tokenizer
+from transduce.interop.vocabulary import read_tokenizer
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
 from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.symbols import escape

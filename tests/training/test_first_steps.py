@@ -10,8 +10,7 @@ import torch
 from rich.console import Console
 
 from transduce.training import display as display_module
-from transduce.training import display as first_steps
-from transduce.training.display import Display, FirstSteps
+from transduce.training.display import Display
 
 
 class Clock:
@@ -27,9 +26,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in (first_steps, display_module):
-        monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(first_steps, "_waiting_seconds", lambda: clock.waited)
+    monkeypatch.setattr(display_module, "time", clock)
+    monkeypatch.setattr(display_module, "_waiting_seconds", lambda: clock.waited)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     return clock
 
@@ -39,11 +37,10 @@ def output_of_steps(clock: Clock, seconds: float, waiting: float, log_every: int
     stream = io.StringIO()
     display = Display(Console(file=stream, soft_wrap=True))
     display.begin(0, 105)
-    measured = FirstSteps(display, log_every)
     for step in range(1, steps + 1):
         clock.now += seconds if step > 1 else 60
         clock.waited += seconds * waiting
-        measured.after_step(step, torch.ones(()))
+        display.step_done(step, 100, torch.ones(()), log_every)
     return stream.getvalue().splitlines()
 
 
@@ -51,6 +48,37 @@ def test_the_time_left_is_shown_after_five_steps_and_the_first_does_not_count(cl
     assert output_of_steps(clock, seconds=3, waiting=0) == ["step 5/105  0:05:00 left"]
     assert output_of_steps(clock, seconds=3, waiting=0, steps=4) == []
     assert output_of_steps(clock, seconds=3, waiting=0, log_every=5) == []
+
+
+def test_a_log_has_a_line_every_minute_even_if_steps_are_slow(clock: Clock) -> None:
+    lines = output_of_steps(clock, seconds=30, waiting=0, steps=12)
+    assert lines == [f"step {step}/105  {left} left" for step, left in ((4, "0:50:30"), (5, "0:50:00"))] + [
+        f"step {step}/105  0:{(105 - step) // 2}:{(105 - step) % 2 * 30:02} left" for step in (8, 11)
+    ]
+
+
+def test_a_terminal_shows_step_speed_and_time_left_from_the_first_step_on(clock: Clock) -> None:
+    display = Display(Console(file=io.StringIO(), force_terminal=True, width=80))
+    with display.begin(0, 105):
+        clock.now += 7
+        assert display.status() == "starting, 0:00:07"
+        display.step_done(1, 100, torch.ones(()), 50)
+        assert display.status() == "-:--:-- step 1/105"
+        clock.now += 20
+        display.step_done(2, 100, torch.ones(()), 50)
+        assert display.status() == "0:34:20 step 2/105 5 tok/s"
+        clock.now += 20
+        assert display.status().startswith("1:08:40 step 2/105")  # without another step, the estimate grows
+
+
+def test_samples_are_cut_to_one_line() -> None:
+    console = Console(force_terminal=True, width=40, highlight=False)
+    with console.capture() as capture:
+        Display(console).show_samples([{"source": "a", "output": "und " * 200, "reference": "b\nc"}])
+    lines = capture.get().splitlines()
+    assert len(lines) == 3
+    assert len(lines[1]) <= 40
+    assert lines[1].endswith("…")
 
 
 def test_fewer_threads_are_advised_only_if_threads_wait_for_a_core(clock: Clock) -> None:

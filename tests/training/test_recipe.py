@@ -13,8 +13,8 @@ from transduce.errors import ConfigError
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import TokenizerConfig
-from transduce.training.differences import differences
 from transduce.training.recipe import Recipe, load_recipe, read_preset
+from transduce.training.run_folder import differences
 from transduce.training.train_config import TrainConfig
 
 

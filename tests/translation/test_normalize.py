@@ -34,8 +34,9 @@ def test_words_in_unknown_scripts_are_found(text: str, words: list[str]) -> None
         ("Größe, GRÖSSE, 5 € and $5", []),  # capitals of known letters
         ("10⁵ x² H₂O", ["10⁵ x² H₂O"]),
         ("© 2024, see § 12 → A ≠ B†", ["©", "§", "→", "≠", "†"]),
+        ("The sign says: ¿Where? ¡Here!", ["¿", "¡"]),
         ("Acme™ and big-city® (R)", ["Acme™", "big-city®"]),
-        ("The e\u0301lan of the \ufb01le:\xa0¿what\u200b´s up‑to?", []),  # accents, ligatures, spaces, punctuation
+        ("The e\u0301lan of the \ufb01le:\xa0¿what\u200b´s up‑to?", ["¿"]),  # accents, ligatures, spaces, punctuation
         ("Α and Βeta", ["Α", "Βeta"]),  # Greek letters, which are known, but no Greek words
     ],
 )

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from transduce.errors import ConfigError
 from transduce.tokenizers.symbols import SLOTS, unescape
-from transduce.translation.stages.protect import Protection, in_24_hours
+from transduce.translation.locale import localized
+from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.slots import mask
 
 PROTECTION = Protection()
@@ -19,7 +20,7 @@ def test_numbers_are_only_found_if_requested() -> None:
 
 
 def test_a_time_stays_if_the_target_language_is_not_known() -> None:
-    assert in_24_hours("5:30 pm", None) == "5:30 pm"
+    assert localized("5:30 pm", "", ["en"], None) == "5:30 pm"
 
 
 def test_a_users_pattern_comes_before_the_kinds() -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from transduce.files.languages import LANGUAGE_ALIASES, base_language
 from transduce.translation.formality import form_of_address
+from transduce.translation.locale import localized
 from transduce.translation.rules import common, languages, rules_of
 from transduce.translation.sentences import Sentence, split_sentences
 from transduce.translation.stages.normalize import Expansions, Normalize, Readable
-from transduce.translation.stages.protect import Protection, in_24_hours
+from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.split import split_layout
 from transduce.translation.text import Context, Span, Text
 
@@ -60,8 +61,8 @@ def check_expansion(language: str, text: str, expected: str) -> None:
     assert Expansions([language], WORDS).expand(Text.of(text)).characters == expected
 
 
-def check_time(text: str, language: str, expected: str) -> None:
-    assert in_24_hours(text, language) == expected
+def check_locale(before: str, text: str, source: str, target: str, expected: str) -> None:
+    assert localized(text, before, [source], target) == expected
 
 
 def check_address(language: str, text: str, form: str) -> None:
@@ -78,7 +79,7 @@ def examples() -> Iterator[tuple[str, Callable[..., None], list[Any]]]:
         yield "copy", check_spans, [lambda text: PROTECTION.copied(text, PROTECTION.spans(text)), example]
     for example in rules["list"]["examples"]:
         yield "list", check_spans, [PROTECTION.integer_lists, example]
-    for name, check in (("layout", check_layout), ("normalize", check_normalized), ("times", check_time)):
+    for name, check in (("layout", check_layout), ("normalize", check_normalized), ("locale", check_locale)):
         for example in rules[name]["examples"]:
             yield name, check, example
     sentences = {code: rules_of(code)["sentences"].get("examples", []) for code in languages()} | rules["sentences"]

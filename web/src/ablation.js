@@ -42,7 +42,7 @@ export function Diff({ ids, common, kind }) {
 }
 
 /** The indices of a longest common subsequence in both lists. */
-function longestCommonSubsequence(a, b) {
+export function longestCommonSubsequence(a, b) {
   const length = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--)
     for (let j = b.length - 1; j >= 0; j--)

@@ -2,8 +2,8 @@
 
 import { useMemo } from "preact/hooks";
 import { headColour, plainColour } from "./colours.js";
-import { shownLayer, shownView, specialTokens, stack } from "./state.js";
-import { isSpecial, label, tokenAt } from "./tokens.js";
+import { shownLayer, shownView, markers, stack } from "./state.js";
+import { isMarker, label, tokenAt } from "./tokens.js";
 import { COMBINED, combinedViews, countLayers, STACKS, stackWords, weights } from "./weights.js";
 
 /** The layer and the view that are shown of an inspection: the chosen ones, or the nearest ones that its model has. */
@@ -46,7 +46,7 @@ export function shownPositions(shown) {
   const positions = (side, shift) =>
     shown[side]
       .map((_, index) => ({ side, index, position: index + shift }))
-      .filter((at) => specialTokens.value || !isSpecial(tokenAt(shown, at)))
+      .filter((at) => markers.value || !isMarker(shown, tokenAt(shown, at)))
       .map((at) => ({ ...at, label: label(shown, tokenAt(shown, at)) }));
   const { rows, columns } = STACKS[stack.value];
   return { rows: positions(rows, 0), columns: positions(columns, stack.value === "decoder" ? -1 : 0) };

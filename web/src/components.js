@@ -5,7 +5,7 @@ import { html } from "htm/preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { saveFigure } from "./export.js";
 import { item, roving } from "./roving.js";
-import { clearHighlight, hovered, onLeave, togglePin, tooltip } from "./state.js";
+import { clearHighlight, hovered, onLeave, resting, togglePin, tooltip } from "./state.js";
 
 /** A group of radio buttons; options are [value, label, colour]. */
 export function Choice({ name, label, options, chosen, onChoose }) {
@@ -89,7 +89,7 @@ export function highlightOnHover(positions, body, onClick = () => {}) {
 export function Tooltip() {
   const element = useRef();
   useLayoutEffect(() => {
-    if (!tooltip.value) return;
+    if (!element.current) return;
     const { target, size } = tooltip.value;
     const [width, height] = size ?? [element.current.offsetWidth, element.current.offsetHeight];
     const left = Math.max(8, Math.min(target.left + target.width / 2 - width / 2, innerWidth - width - 8));
@@ -97,7 +97,7 @@ export function Tooltip() {
     const top = below + height > innerHeight - 8 ? Math.max(8, target.top - height - 8) : below;
     element.current.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
   });
-  if (!tooltip.value) return null;
+  if (!tooltip.value || resting.value) return null;
   const { body, size } = tooltip.value;
   return html`<div class="tooltip" role="tooltip" ref=${element} style=${size ? `width:${size[0]}px;height:${size[1]}px` : ""}>${body}</div>`;
 }

@@ -5,15 +5,18 @@ import { ask, key } from "./api.js";
 import { deserialize } from "./deserialize.js";
 import { direction } from "./languages.js";
 import {
-  beam, busy, clearHighlight, error, inspection, latest, off, pinned, pinWord, prefix, searchAlpha, sentence, step, text, treeSteps,
+  beam, busy, clearHighlight, error, inspection, latest, letPointerRest, off, pinned, prefix, question, searchAlpha, section, sentence, step, text, treeSteps,
 } from "./state.js";
+import { answerQuestion } from "./story.js";
 import { sentences, translating } from "./translate.js";
-import { label } from "./tokens.js";
 
 const DEBOUNCE = 60; // milliseconds, so that several changes are one request
 
 const embedded = document.getElementById("inspection");
 export const live = embedded === null;
+
+/** The bytes of the inspection that is shown, for a file that contains it. */
+export let bytes = null;
 
 /** The sentence that is inspected; null if there is none. */
 export const inspected = computed(() =>
@@ -43,7 +46,16 @@ export function lookAt(index) {
   else scrollToInspection();
 }
 
-const scrollToLook = () => document.getElementById("look")?.scrollIntoView();
+function scrollToLook() {
+  document.getElementById(section.value || "attention-section")?.scrollIntoView();
+  letPointerRest();
+}
+
+/** Go to a section, whose name is in the address from then on. */
+export function goTo(id) {
+  section.value = id;
+  document.getElementById(id)?.scrollIntoView();
+}
 
 /** The request for an inspection by the chosen model, as JSON; empty if no sentence is inspected. */
 const wanted = computed(() =>
@@ -54,9 +66,13 @@ const wanted = computed(() =>
 
 export function startLoading() {
   if (!live) {
-    const bytes = Uint8Array.from(atob(embedded.textContent), (character) => character.charCodeAt(0));
-    latest.value = inspection.value = deserialize(bytes.buffer);
-    [text.value, prefix.value, off.value] = [inspection.value.text, inspection.value.prefix, inspection.value.off];
+    bytes = Uint8Array.from(atob(embedded.textContent), (character) => character.charCodeAt(0)).buffer;
+    const result = deserialize(bytes);
+    batch(() => {
+      latest.value = inspection.value = result;
+      [text.value, prefix.value, off.value] = [result.text, result.prefix, result.off];
+      choosePair(result);
+    });
     return;
   }
   let controller = new AbortController();
@@ -78,7 +94,8 @@ export function startLoading() {
 function show(result, reason) {
   batch(() => {
     clearHighlight();
-    if (!result || result.text !== inspection.peek()?.text) pinned.value = null;
+    const before = inspection.peek();
+    if (before && result?.text !== before.text) pinned.value = null; // those of the address are for the first result
     [latest.value, error.value, busy.value] = [result, reason, false];
     if (!result) inspection.value = null;
   });
@@ -86,33 +103,38 @@ function show(result, reason) {
 
 async function load(request, signal) {
   try {
-    const result = await inspect(request, signal);
+    const isFirst = !inspection.peek();
+    const [result, received] = await inspect(request, signal);
+    bytes = received;
     show(result, "");
     await nextFrame(); // the translation is painted before the figures
     if (signal.aborted) return;
     clearHighlight();
-    inspection.value = result;
-    pinChosenWord(result);
+    batch(() => {
+      inspection.value = result;
+      choosePair(result);
+    });
     await nextFrame(); // the page is not long enough before the figures are shown
-    if (scrollWanted && document.activeElement?.id !== "text") scrollToLook(); // who types stays at the text
+    if ((isFirst && section.value) || (scrollWanted && document.activeElement?.id !== "text")) scrollToLook(); // who types stays at the text
     scrollWanted = false;
   } catch (failure) {
     if (!signal.aborted) show(null, failure.message);
   }
 }
 
-/** The inspection that a request asks for. */
+/** The inspection that a request asks for, and its bytes. */
 export async function inspect(request, signal) {
   const response = await ask("inspect/look", { body: request, signal });
-  const result = deserialize(await response.arrayBuffer());
+  const received = await response.arrayBuffer();
   signal?.throwIfAborted();
-  return result;
+  return [deserialize(received), received];
 }
 
-function pinChosenWord(result) {
-  if (!pinWord.value) return;
-  const position = result.source.findIndex((id) => label(result, id).replace(/^·/, "") === pinWord.value);
-  if (position >= 0) pinned.value = { query: { side: "source", position }, key: null };
+/** Show the pair that a question asks for; forget a pair of the address that the text does not have. */
+function choosePair(result) {
+  if (question.value) answerQuestion();
+  const exists = (at) => !at || (at.position < result[at.side].length && at.position >= (at.side === "target" ? -1 : 0));
+  if (pinned.value && !(exists(pinned.value.query) && exists(pinned.value.key))) pinned.value = null;
 }
 
 const nextFrame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));

@@ -6,11 +6,76 @@ const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacit
 export async function saveFigure(svg, layers, name, kind) {
   const text = new XMLSerializer().serializeToString(complete(svg, layers));
   const blob = kind === "svg" ? new Blob([text], { type: "image/svg+xml" }) : await toPng(text, svg);
+  saveBlob(blob, `${name}.${kind}`);
+}
+
+export function saveBlob(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
-  link.download = `${name}.${kind}`;
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+const CARD = { width: 1200, margin: 48, large: 36, small: 22 };
+
+/** Save a card: the caption, the text and its translation above the figure. */
+export async function saveCard(figure, { caption, text, translation }, name, kind) {
+  const svg = figure.querySelector("svg.figure");
+  const drawn = complete(svg, figure.querySelectorAll("svg:is(.overlay, .labels)"));
+  const { width, margin, large, small } = CARD;
+  const { width: inner, height: innerHeight } = svg.viewBox.baseVal;
+  const scale = Math.min((width - 2 * margin) / inner, 900 / innerHeight);
+  const style = getComputedStyle(figure);
+  const card = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  let y = margin;
+  const add = (words, size, colour, weight) => {
+    for (const line of wrap(words, (width - 2 * margin) / (0.54 * size))) {
+      const element = document.createElementNS("http://www.w3.org/2000/svg", "text");
+      Object.entries({ x: margin, y: (y += size * 1.3) - size * 0.3, fill: colour, "font-size": size, "font-weight": weight, "font-family": "system-ui, sans-serif" }).forEach((pair) => element.setAttribute(...pair));
+      element.textContent = line;
+      card.append(element);
+    }
+  };
+  const colour = (property) => resolve(figure, property);
+  add(caption, large, style.color, 700);
+  y += 10;
+  add(text, small, colour("--source"), 400);
+  add(translation, small, colour("--target"), 400);
+  drawn.setAttribute("x", (width - scale * inner) / 2);
+  drawn.setAttribute("y", (y += 24));
+  drawn.setAttribute("viewBox", `0 0 ${inner} ${innerHeight}`);
+  drawn.setAttribute("width", scale * inner);
+  drawn.setAttribute("height", scale * innerHeight);
+  y += scale * innerHeight;
+  add("Attention of a Transformer, drawn by transduce", 18, colour("--soft"), 400);
+  const height = Math.round(y + margin / 2);
+  Object.entries({ xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` }).forEach((pair) => card.setAttribute(...pair));
+  const background = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  Object.entries({ width, height, fill: style.backgroundColor }).forEach((pair) => background.setAttribute(...pair));
+  card.prepend(background);
+  card.append(drawn);
+  const content = new XMLSerializer().serializeToString(card);
+  saveBlob(kind === "svg" ? new Blob([content], { type: "image/svg+xml" }) : await toPng(content, { viewBox: { baseVal: { width, height } } }), `${name}.${kind}`);
+}
+
+/** The lines of a text of at most so many characters. */
+function wrap(text, most) {
+  const lines = [""];
+  for (const word of text.split(/\s+/).filter(Boolean))
+    if (lines.at(-1).length + word.length > most && lines.at(-1)) lines.push(word);
+    else lines[lines.length - 1] += `${lines.at(-1) ? " " : ""}${word}`;
+  return lines.filter(Boolean);
+}
+
+/** The colour of a property that depends on the theme. */
+function resolve(element, property) {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${property})`;
+  element.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
 }
 
 /** A copy of a figure with the layers above it, which have the same coordinates, and a background. */

@@ -1,4 +1,4 @@
-// Files: a short text file fills the box; a longer one, or a document, is translated into a file.
+// Files: a short text file fills the box; longer ones, documents and several files are translated into files, one after the other.
 
 import { signal } from "@preact/signals";
 import { html } from "htm/preact";
@@ -12,43 +12,53 @@ const IN_BOX = 5000; // characters that still fit into the box
 const LARGEST = 20_000_000; // bytes
 const POLL = 300; // milliseconds between questions about the progress of a document
 
-/** The file in progress: {name, share, url, error}. */
-const job = signal(null);
-let controller = new AbortController();
+/** The files that were opened: {id, name, share, url, download, error, controller}; share is null until its turn comes. */
+const jobs = signal([]);
+let turn = Promise.resolve(); // one file is translated at a time
+let ids = 0;
 
-export async function takeFiles(files) {
-  const [file] = files;
-  if (!file) return;
-  controller.abort();
-  controller = new AbortController();
-  const { signal } = controller;
-  const note = (facts) => !signal.aborted && (job.value = { name: file.name, share: null, url: "", error: "", ...facts });
+const change = (id, facts) => (jobs.value = jobs.value.map((job) => (job.id === id ? { ...job, ...facts } : job)));
+
+export function takeFiles(files) {
+  const list = [...files];
+  for (const file of list) {
+    const job = { id: ids++, name: file.name, share: null, url: "", error: "", controller: new AbortController() };
+    jobs.value = [...jobs.value, job];
+    turn = turn.then(() => job.controller.signal.aborted || translateFile(file, job, list.length === 1));
+  }
+}
+
+async function translateFile(file, { id, controller: { signal } }, isOnly) {
+  const note = (facts) => !signal.aborted && change(id, facts);
+  const download = file.name.replace(/(\.[^.]*)?$/, (ending) => `.${shownTo.value || "translated"}${ending}`);
   try {
     if (file.size > LARGEST) throw new Error("the file is too large: split it");
     const content = await readText(file);
-    if (content === null) note({ url: await translateDocument(file, note, signal), download: translatedName(file.name) });
-    else if (content.length <= Math.min(IN_BOX, server.value.characters)) {
-      job.value = null;
+    if (content === null) note({ url: await translateDocument(file, note, signal), download });
+    else if (isOnly && content.length <= Math.min(IN_BOX, server.value.characters)) {
+      jobs.value = jobs.value.filter((job) => job.id !== id);
       setText(content);
     } else {
       const translated = await translateAll(content, (share) => note({ share }), signal);
-      note({ share: 1, url: URL.createObjectURL(new Blob([translated], { type: "text/plain" })), download: translatedName(file.name) });
+      note({ share: 1, url: URL.createObjectURL(new Blob([translated], { type: "text/plain" })), download });
     }
   } catch (failure) {
     note({ error: failure.message });
   }
 }
 
-/** The content of a plain text file, or null for other files, which are left to the server. */
+/** The content of a plain text file, or null for a document, which is left to the server. */
 async function readText(file) {
-  const document = /\.(docx|odt|odp|pptx|epub|x?html?|xlf|xliff|sdlxliff|tmx|pot?|srt|vtt|md|markdown)$/i;
-  if (document.test(file.name)) return null;
+  const ending = file.name.match(/\.[^.]*$/)?.[0].toLowerCase();
+  const documents = server.value.formats.filter((format) => format !== ".txt");
+  if (documents.includes(ending)) return null;
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-    return text.includes("\0") ? null : text.replaceAll("\r\n", "\n");
+    if (!text.includes("\0")) return text.replaceAll("\r\n", "\n");
   } catch {
-    throw new Error("this is neither a UTF-8 text file nor a document");
+    // not UTF-8: the message below
   }
+  throw new Error(`files of this format are not translated; supported are text in UTF-8 and ${documents.join(", ")}`);
 }
 
 /** The address of the translation of a document, which the server translates in the background. */
@@ -70,29 +80,30 @@ async function translateDocument(file, note, signal) {
   return status.url.slice(1); // relative, as the server may be behind a prefix
 }
 
-const translatedName = (name) => name.replace(/(\.[^.]*)?$/, (ending) => `.${shownTo.value || "translated"}${ending}`);
-
 export function FileInput() {
   const input = useRef();
-  return html`<button type="button" onClick=${() => input.current.click()}>Open a file</button>
-    <input type="file" hidden ref=${input} aria-label="File to translate" onChange=${(event) => {
+  return html`<button type="button" onClick=${() => input.current.click()}>Open files</button>
+    <input type="file" hidden multiple ref=${input} aria-label="Files to translate" onChange=${(event) => {
       takeFiles(event.target.files);
       event.target.value = "";
     }} />`;
 }
 
-/** The progress and the result of a file. */
-export function FileJob() {
-  if (!job.value) return null;
-  const { name, share, url, download, error } = job.value;
+/** The progress and the results of files. */
+export function FileJobs() {
+  return jobs.value.map((job) => html`<${FileJob} key=${job.id} job=${job} />`);
+}
+
+function FileJob({ job: { id, name, share, url, download, error, controller } }) {
   const close = () => {
     controller.abort();
-    job.value = null;
+    jobs.value = jobs.value.filter((job) => job.id !== id);
   };
   return html`<div class="file-job" role="status">
     <b>${name}</b>
     ${error ? html`<span class="error">${error}</span>` : url ? html`<a href=${url} download=${download}>Save the translation</a>`
-      : html`<progress max="1" value=${share ?? undefined} aria-label="Translation of ${name}"></progress><span aria-hidden="true">${Math.round(100 * share)} %</span>`}
-    <button type="button" onClick=${close}>${url || error ? "Close" : "Stop"}</button>
+      : share === null ? html`<span class="note">waiting …</span>`
+      : html`<progress max="1" value=${share} aria-label="Translation of ${name}"></progress><span aria-hidden="true">${Math.round(100 * share)} %</span>`}
+    <button type="button" aria-label="${url || error ? "Close" : "Stop"} ${name}" onClick=${close}>${url || error ? "Close" : "Stop"}</button>
   </div>`;
 }

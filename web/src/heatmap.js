@@ -6,7 +6,7 @@ import { html } from "htm/preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { headColour, matrixImage, plainColour, strength } from "./colours.js";
 import { Labels, part, percent, samePosition, shorten } from "./components.js";
-import { dark, highlight, hovered, lecture, narrow, onLeave, specialTokens, togglePin, tooltip } from "./state.js";
+import { dark, highlight, hovered, lecture, narrow, onLeave, markers, togglePin, tooltip } from "./state.js";
 import { COMBINED, oneTo } from "./weights.js";
 
 export const LONG = 26; // more tokens need the whole width of the page
@@ -21,7 +21,7 @@ export function HeatMap({ map, label = "Heat map" }) {
       const [row, column] = [rows[Math.floor(i / columns.length)], columns[i % columns.length]];
       return [colour(row, column), strength(weight(row, column))];
     }),
-    [matrix, dark.value, specialTokens.value],
+    [matrix, dark.value, markers.value],
   );
   const cellAt = (event) => {
     const box = event.currentTarget.getBoundingClientRect();
@@ -35,7 +35,7 @@ export function HeatMap({ map, label = "Heat map" }) {
     tooltip.value = {
       target: new DOMRect(event.clientX - 8, event.clientY - 8, 16, 16),
       size: [230, 60],
-      body: html`<b class=${row.side}>${row.label}</b> attends to <b class=${column.side}>${column.label}</b>${" "}
+      body: map.tell?.(row, column) ?? html`<b class=${row.side}>${row.label}</b> attends to <b class=${column.side}>${column.label}</b>${" "}
         with weight <b class="weight">${percent(weight(row, column))}</b>`,
     };
   };
@@ -48,7 +48,7 @@ export function HeatMap({ map, label = "Heat map" }) {
       aria-label="${label} of ${rows.length} by ${columns.length} weights; stronger colours have more weight">
       ${image && html`<image href=${image} x=${left} y=${top} width=${width} height=${height} preserveAspectRatio="none" class="pixels" />`}
       <rect x=${left} y=${top} width=${width} height=${height} class="frame" onPointerDown=${onPoint} onPointerMove=${onPoint} onPointerLeave=${onLeave} onClick=${onClick} />
-      <${Legend} x=${left} y=${top + height + (lecture.value ? 26 : 16)} width=${Math.max(150, Math.min(width, 200))} view=${map.view} heads=${matrix.head ? map.shown.model.num_heads : 0} />
+      ${map.legend !== false && html`<${Legend} x=${left} y=${top + height + (lecture.value ? 26 : 16)} width=${Math.max(150, Math.min(width, 200))} view=${map.view} heads=${matrix.head ? map.shown.model.num_heads : 0} />`}
     </svg>
     <${Mark} kind="column" list=${columns} role="key" shift="translateX" box=${{ left, top, width: size, height }} total=${total} />
     <${Labels} kind="rows" box=${{ left: 0, top, width: left, height }} total=${total}>${rows.map((at, r) => html`<${RowLabel} ...${{ at, r, places }} />`)}<//>

@@ -16,7 +16,7 @@ const LIST = [
   [["[", "]"], "previous, next layer"],
   [[",", "."], "previous, next head"],
   [["m", "x", "r"], "mean, maximum, rollout of all heads"],
-  [["s"], "show or hide special tokens"],
+  [["s"], "show or hide markers"],
   [["j", "k"], "previous, next step of the decoder"],
   [["l"], "lecture mode"],
   [["← ↑ → ↓"], "move within tokens, heads, predictions, the tree"],

@@ -1,12 +1,12 @@
-// Which model translates between which languages.
+// Which model translates between which languages, and what is said about a direction that no model has.
 
 import { computed, signal } from "@preact/signals";
 import { from, model, to } from "./state.js";
 
 /** The models of the server and their languages, as GET /v1/translators returns them; null until it is loaded. */
 export const server = signal(null);
-/** The language of the text, if it is detected. */
-export const detected = signal("");
+/** What POST /v1/detect says about the text: {language, name, available}; null if that is not known. */
+export const detected = signal(null);
 
 const models = computed(() => {
   const all = server.value?.models ?? [];
@@ -17,10 +17,12 @@ const directions = computed(() => models.value.flatMap((one) => one.directions.m
 const different = (codes) => [...new Set(codes.filter(Boolean))];
 
 export const sources = computed(() => different(directions.value.map(({ source }) => source)));
-/** The source language; empty: it is detected, or not known. */
+/** The source language that was chosen, or the only one; empty: it is detected, or not known. */
 export const shownFrom = computed(() => (sources.value.length === 1 ? sources.value[0] : sources.value.includes(from.value) ? from.value : ""));
-const knownSource = computed(() => shownFrom.value || (sources.value.includes(detected.value) ? detected.value : ""));
-const fitting = computed(() => directions.value.filter(({ source }) => !shownFrom.value || !source || source === shownFrom.value));
+/** The detected language, if a model translates from it. */
+export const detectedSource = computed(() => (sources.value.includes(detected.value?.language) ? detected.value.language : ""));
+const knownSource = computed(() => shownFrom.value || detectedSource.value);
+const fitting = computed(() => directions.value.filter(({ source }) => !knownSource.value || !source || source === knownSource.value));
 export const targets = computed(() => different(fitting.value.map(({ target }) => target)));
 export const shownTo = computed(() => {
   if (targets.value.includes(to.value)) return to.value;
@@ -37,6 +39,22 @@ export const shownModel = computed(() => {
 export const direction = computed(() => ({ model: shownModel.value?.name, ...(shownModel.value?.tagged && { to: shownTo.value }) }));
 
 export const nameOf = (code) => server.value?.languages[code] ?? code;
+const list = (names) => new Intl.ListFormat("en").format(names);
+
+/** Why the text is not translated; empty if it is. */
+export const unavailable = computed(() => {
+  const found = detected.value;
+  if (!found || shownFrom.value || !sources.value.length || (found.available && (!found.language || detectedSource.value))) return "";
+  return `${found.name ?? "This language"} is not available: this server translates from ${list(sources.value.map(nameOf))}.`;
+});
+/** What the user should know about the direction; empty if it is the one that was asked for. */
+export const remark = computed(() => {
+  if (detectedSource.value && to.value && !targets.value.includes(to.value) && to.value !== detectedSource.value)
+    return `${nameOf(knownSource.value)} to ${nameOf(to.value)} is not available.`;
+  return "";
+});
+/** A source language that fits the text better than the one that was chosen; empty if there is none. */
+export const betterSource = computed(() => (from.value && shownFrom.value && detectedSource.value !== shownFrom.value ? detectedSource.value : ""));
 
 /** The languages after a swap, or null if no model translates in that direction. */
 export const swapped = computed(() => {
@@ -44,12 +62,3 @@ export const swapped = computed(() => {
   const target = knownSource.value || directions.value.find((one) => one.source === source && one.target)?.target;
   return source && directions.value.some((one) => one.source === source && one.target === target) ? { source, target } : null;
 });
-
-/** Note the detected language; if it is the target language, translate to another one. */
-export function noteDetected(code) {
-  detected.value = code;
-  if (code === shownTo.value && sources.value.includes(code)) {
-    const other = directions.value.find(({ source, target }) => source === code && target && target !== code);
-    if (other) to.value = other.target;
-  }
-}

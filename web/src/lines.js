@@ -6,7 +6,7 @@ import { html } from "htm/preact";
 import { useRef } from "preact/hooks";
 import { strength } from "./colours.js";
 import { percent, samePosition, shorten, useVisible } from "./components.js";
-import { highlight, hovered, lecture, narrow, onLeave, stack, togglePin } from "./state.js";
+import { highlight, hovered, lecture, narrow, onLeave, pinned, stack, togglePin } from "./state.js";
 import { STACKS } from "./weights.js";
 
 const MIN_WEIGHT = 0.03; // smaller weights are not drawn as lines
@@ -52,7 +52,7 @@ function TokenLabel({ at, role, x, y, anchor, from, to, pitch, letters }) {
 function Highlighted({ map: { rows, columns, weight, colour }, places, big }) {
   const { left, right, width, height, head, pitch, y, path, letters } = places;
   const element = useRef();
-  const { query, key, cell } = useVisible(element).value ? highlight.value : {};
+  const { query, key, cell } = useVisible(element).value ? highlight.value : (pinned.value ?? {}); // what is pinned is saved with the figure
   const activeRows = rows.map((row, r) => ({ row, r })).filter(({ row }) => samePosition(query, row));
   const activeColumns = columns.map((column, c) => ({ column, c })).filter(({ column }) => samePosition(key, column));
   const any = activeRows.length > 0 || activeColumns.length > 0;

@@ -7,34 +7,47 @@ import { Ablation, Diff, changes } from "./ablation.js";
 import { Attention } from "./attention.js";
 import { Compare } from "./compare.js";
 import { format, highlightOnHover, percent, samePosition, useVisible } from "./components.js";
-import { inspected, inspectSentence, live } from "./data.js";
-import { Guide } from "./guide.js";
+import { goTo, inspected, inspectSentence, live } from "./data.js";
 import { shownTo } from "./languages.js";
+import { Path } from "./path.js";
 import { PositionStrip, Positions } from "./positions.js";
 import { Predictions } from "./predictions.js";
 import { Reference } from "./reference.js";
 import { item, roving } from "./roving.js";
 import { Search } from "./search.js";
-import { beam, busy, error, highlight, inspection, latest, note, off, prefix, shownStep, stack, step } from "./state.js";
-import { decode, hex, isSpecial, label } from "./tokens.js";
-import { sentences } from "./translate.js";
+import { Share } from "./share.js";
+import { beam, busy, error, highlight, inspection, latest, off, prefix, shownStep, stack, step } from "./state.js";
+import { decode, hex, isMarker, label } from "./tokens.js";
+import { retry, sentences } from "./translate.js";
 import { countLayers, isText } from "./weights.js";
+
+/** The sections below the picture, and the names of their links. */
+const sectionsOf = (shown) => [
+  ["translator", "Text", live], ["attention-section", "Attention", true], ["path", "Path", countLayers(shown, "cross") > 0], ["tokens-section", "Tokens", true], ["search-section", "Search", !isText(shown)],
+  ["predictions-section", "Predictions", shown.lens.length > 0], ["positions-section", "Positions", shown.positions.count > 0],
+  ["reference-section", "Reference", live], ["compare-section", "Compare", live],
+].filter(([, , exists]) => exists);
 
 export function LookInside() {
   const shown = latest.value;
+  const ready = inspection.value;
   return html`<section class="look-inside" id="look" aria-labelledby="look-title">
     <h2 id="look-title">${live ? "Look inside" : shown && isText(shown) ? "The text" : "The translation"}</h2>
-    ${error.value && html`<p class="error" role="alert">${error.value}</p>`}
+    ${error.value && html`<p class="error" role="alert">${error.value} ${live && html`<button type="button" onClick=${retry}>Try again</button>`}</p>`}
     ${!shown && !error.value && html`<p class="note" role="status">inspecting the sentence …</p>`}
-    ${note.value && html`<p class="lead">${note.value}</p>`}
-    ${shown && html`<${Bar} /><${TokenPanels} />`}
-    ${live && inspection.value && countLayers(inspection.value, "decoder") > 0 && html`<${Guide} />`}
-    ${inspection.value && html`<${Ablation} /><${Attention} />
-      ${!isText(inspection.value) && html`<${Search} />`}
-      ${inspection.value.lens.length > 0 && html`<${Predictions} />`}
-      ${inspection.value.positions.count > 0 && html`<${Positions} />`}
+    ${shown && html`<${Bar} />`}
+    ${ready && html`<${Ablation} /><${Attention} /><${Share} />
+      ${countLayers(ready, "decoder") > 0 && html`<${Path} />`}`}
+    ${shown && html`<${TokenPanels} />`}
+    ${ready && html`${!isText(ready) && html`<${Search} />`}
+      ${ready.lens.length > 0 && html`<${Predictions} />`}
+      ${ready.positions.count > 0 && html`<${Positions} />`}
       ${live && html`<${Reference} /><${Compare} />`}`}
   </section>`;
+}
+
+function SectionLinks() {
+  return html`<nav class="section-links" aria-label="Sections">${sectionsOf(inspection.value).map(([id, name]) => html`<button type="button" onClick=${() => goTo(id)}>${name}</button>`)}</nav>`;
 }
 
 /** The sentence and its translation, in which what changed is marked; or the text. */
@@ -51,17 +64,19 @@ function Bar() {
     <p class="bar-text" dir="auto">${shown.text}</p>
     ${!isText(shown) && html`<output id="inspected" dir="auto" lang=${shownTo.value || undefined} class=${busy.value ? "stale" : ""}>${shown.translation}</output>`}
     ${before && html`<p class="bar-change" aria-live="polite"><${Diff} ids=${shown.target} common=${after} kind="added" /></p>`}
-    ${isText(shown) ? html`<${TextFacts} />` : html`<${Facts} />`}
+    <div class="bar-foot">
+      ${inspection.value && html`<${SectionLinks} />`}
+      ${isText(shown) ? html`<${TextFacts} />` : html`<${Facts} />`}
+    </div>
   </div>`;
 }
 
 function Facts() {
-  const { score, log_prob, seconds } = latest.value;
+  const { score, log_prob } = latest.value;
   const differs = live && inspected.value && !prefix.value.length && !off.value.length && latest.value.translation !== inspected.value.text;
   return html`<p class="facts">
     <span>score <b>${format(score)}</b></span>
     <span>log-probability <b>${format(log_prob)}</b></span>
-    <span>search took <b>${Math.round(1000 * seconds.search)} ms</b></span>
     ${prefix.value.length > 0 &&
     html`<span class="constraint">prefix “${decode(latest.value, latest.value.prefix)}”
       ${live && html`<button type="button" onClick=${() => (prefix.value = [])}>remove prefix</button>`}</span>`}
@@ -83,10 +98,10 @@ function TextFacts() {
 
 function TokenPanels() {
   if (isText(latest.value))
-    return html`<div class="translation-panel single">
+    return html`<div class="translation-panel single" id="tokens-section">
       <div class="side source"><div class="panel-header"><span>Tokens</span></div><${Tokens} side="source" /></div>
     </div>`;
-  return html`<div class="translation-panel">
+  return html`<div class="translation-panel" id="tokens-section">
     <div class="side source"><div class="panel-header"><span>Source tokens</span></div><${Tokens} side="source" /></div>
     <div class="side target">
       <div class="panel-header"><span>Target tokens</span>${live && html`<${BeamChoice} />`}</div>
@@ -135,7 +150,7 @@ function Token({ side, id, position, visible }) {
   const ownStep = stepOf(shown, here);
   const chosen = ownStep >= 0 && ownStep === shownStep.value;
   const forced = side === "target" && position < shown.prefix.length;
-  const classes = [highlighted && "highlighted", chosen && "chosen", forced && "forced", isSpecial(id) && "special"];
+  const classes = [highlighted && "highlighted", chosen && "chosen", forced && "forced", isMarker(shown, id) && "special"];
   const choose = () => ownStep >= 0 && (step.value = ownStep);
   return html`<button type="button" class=${classes.filter(Boolean).join(" ")} ...${item("token", position === 0)}
     aria-label="${label(shown, id)}, token ${id}, position ${position}, bytes ${hex(shown, id)}"

@@ -1,7 +1,7 @@
 // Keyboard shortcuts, except while the user types.
 
 import { helpOpen, shortcutsOn } from "./help.js";
-import { clearHighlight, inspection, layer, lecture, pinned, shownLayer, shownStep, shownView, specialTokens, stack, step, tooltip, view } from "./state.js";
+import { clearHighlight, inspection, layer, lecture, pinned, shownLayer, shownStep, shownView, markers, stack, step, tooltip, view } from "./state.js";
 import { COMBINED, sizes } from "./weights.js";
 
 const moveLayer = (by) => (layer.value = Math.max(1, shownLayer.value + by));
@@ -22,7 +22,7 @@ const SHORTCUTS = {
   m: () => (view.value = "mean"),
   x: () => (view.value = "max"),
   r: () => (view.value = "rollout"),
-  s: () => (specialTokens.value = !specialTokens.value),
+  s: () => (markers.value = !markers.value),
   j: () => moveStep(-1),
   k: () => moveStep(1),
   l: () => (lecture.value = !lecture.value),

@@ -18,6 +18,25 @@ export function pieceLabel(piece) {
 
 export const isSpecial = (id) => id in SPECIAL;
 
+/** Whether a token is not part of the text: a special token, the tag of a language, or the start of a word by itself. */
+export const isMarker = (inspection, id) => id in SPECIAL || (id !== null && /^(⟨.*⟩|▁)$/u.test(inspection.tokens[id][0]));
+export const isWord = (inspection, id) => id !== null && !isMarker(inspection, id) && /\p{L}/u.test(inspection.tokens[id][0]);
+/** Whether a token begins a word of several letters. */
+export const beginsWord = (inspection, id) => isWord(inspection, id) && /^▁/u.test(inspection.tokens[id][0]);
+/** A token without the mark of the space before it. */
+export const bare = (inspection, id) => label(inspection, id).replace(/^·+/u, "");
+
+/** The word that a token is part of, without punctuation. */
+export function wordOf(inspection, { side, position }) {
+  const piece = (at) => (inspection[side][at] !== undefined && !isMarker(inspection, inspection[side][at]) ? inspection.tokens[inspection[side][at]][0] : null);
+  const joins = (at) => piece(at) !== null && /^[\p{L}\p{M}\p{N}]/u.test(piece(at)); // continues the word before it
+  if (piece(position) === null || !/\p{L}/u.test(piece(position))) return bare(inspection, tokenAt(inspection, { side, position }));
+  let [start, end] = [position, position + 1];
+  while (joins(start) && piece(start - 1) !== null && /[\p{L}\p{M}\p{N}]$/u.test(piece(start - 1))) start -= 1;
+  while (joins(end)) end += 1;
+  return inspection[side].slice(start, end).map((id) => bare(inspection, id)).join("");
+}
+
 export function hex(inspection, id) {
   return inspection.tokens[id][1].match(/../g)?.join(" ").toUpperCase() ?? "none";
 }

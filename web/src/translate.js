@@ -2,17 +2,17 @@
 
 import { batch, computed, effect, signal } from "@preact/signals";
 import { ask, askJson, events, key } from "./api.js";
-import { direction, noteDetected, server, shownFrom, shownModel, sources } from "./languages.js";
+import { detected, direction, server, shownModel, sources, unavailable } from "./languages.js";
 import { text } from "./state.js";
 
 const DEBOUNCE = 150; // milliseconds without a keystroke before a request is sent
-const MIN_DETECTED = 8; // shorter texts have no language that could be detected
+const DETECTED = 1000; // characters that tell the language
 
 export const translating = signal(false);
 export const problem = signal("");
-/** The sentences of each line of the translation: {source, text, after, words, index}; words are probabilities. */
+/** The sentences of each line of the translation: {source, text, after, words, aligned, index}; words are probabilities. */
 const lines = signal([]);
-/** Translations that the user chose, by `editKey`: {text, words, prefix}. */
+/** Translations that the user chose, by `editKey`: {text, words, prefix, aligned}; they are not aligned. */
 const edits = signal(new Map());
 
 const editKey = ({ source }) => JSON.stringify([direction.value, source]);
@@ -27,7 +27,7 @@ export const sentences = computed(() => shownLines.value.flat().filter(({ source
 export const translation = computed(() => shownLines.value.map((line) => line.map(({ text, after }) => text + after).join("")).join("\n"));
 
 export function choose(sentence, { text, word_confidences, prefix }) {
-  edits.value = new Map(edits.value).set(editKey(sentence), { text, words: word_confidences, prefix });
+  edits.value = new Map(edits.value).set(editKey(sentence), { text, words: word_confidences, prefix, aligned: null });
 }
 export function undo(sentence) {
   const remaining = new Map(edits.value);
@@ -35,29 +35,53 @@ export function undo(sentence) {
   edits.value = remaining;
 }
 
+const isTooLong = (text) => [...text].length > (server.value?.characters ?? Infinity);
+/** Whether the text is longer than the server accepts. */
+export const tooLong = computed(() => isTooLong(text.value));
+
+export const retry = () => (attempts.value += 1);
+const attempts = signal(0);
+/** The text whose language is known, as {text}: only then is its direction known. */
+const ready = signal({ text: "" });
+
 export function startTranslating() {
-  effect(() => void (key.value, loadServer()));
+  effect(() => void (key.value, attempts.value, loadServer()));
   let controller = new AbortController();
-  effect(() => {
+  effect(() => { // a new text: find its language
+    const wanted = text.value;
     if (!server.value) return;
-    const request = { text: text.value, ...direction.value, sentences: true, confidence: "words", stream: true };
-    void key.value;
+    void [key.value, attempts.value];
     controller.abort(); // the response to an outdated request must not be shown
     controller = new AbortController();
     const { signal } = controller;
-    if (!request.text.trim()) {
-      batch(() => ([lines.value, problem.value, translating.value] = [[], "", false]));
-      return;
-    }
-    translating.value = true;
-    const timer = setTimeout(() => translate(request, signal), DEBOUNCE);
+    translating.value = Boolean(wanted.trim());
+    if (!wanted.trim()) return void batch(() => ([detected.value, ready.value] = [null, { text: "" }]));
+    const timer = setTimeout(async () => {
+      const found = await detect(wanted, signal);
+      if (!signal.aborted) batch(() => ([detected.value, ready.value] = [found, { text: wanted }]));
+    }, DEBOUNCE);
     signal.addEventListener("abort", () => clearTimeout(timer));
+  });
+  let running = new AbortController();
+  let lastDirection = "";
+  effect(() => {
+    const { text } = ready.value;
+    const request = { text, ...direction.value, sentences: true, confidence: "words", align: Boolean(shownModel.value?.aligns), stream: true };
+    running.abort();
+    running = new AbortController();
+    if (!text || unavailable.value || isTooLong(text)) return void batch(() => ([lines.value, problem.value, translating.value] = [[], "", false]));
+    const shownDirection = JSON.stringify(direction.value);
+    if (shownDirection !== lastDirection) lines.value = []; // a translation is never shown under another direction
+    lastDirection = shownDirection;
+    translating.value = true;
+    translate(request, AbortSignal.any([controller.signal, running.signal]));
   });
 }
 
 async function loadServer() {
   try {
-    server.value = await askJson("v1/translators");
+    const facts = await askJson("v1/translators");
+    if (JSON.stringify(facts) !== JSON.stringify(server.peek())) server.value = facts; // otherwise nothing is translated again
     problem.value = "";
   } catch (failure) {
     problem.value = failure.message;
@@ -65,7 +89,6 @@ async function loadServer() {
 }
 
 async function translate(request, signal) {
-  detect(request.text, signal);
   const received = new Array(request.text.split("\n").length).fill(null);
   try {
     const response = await ask("v1/translate", { body: request, signal });
@@ -83,13 +106,13 @@ async function translate(request, signal) {
   }
 }
 
+/** The language of a text; null if there is nothing to choose. */
 async function detect(text, signal) {
-  if (sources.value.length < 2 || shownFrom.value || text.trim().length < MIN_DETECTED || !shownModel.value) return;
+  if (sources.value.length < 2) return null;
   try {
-    const [best] = await askJson("detect", { body: { q: text }, signal });
-    if (!signal.aborted && best?.confidence > 0) noteDetected(best.language);
+    return await askJson("v1/detect", { body: { text: text.slice(0, DETECTED) }, signal });
   } catch {
-    // the translation does not need it
+    return null; // the translation does not need it, and reports what is wrong
   }
 }
 

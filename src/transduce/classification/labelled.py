@@ -284,4 +284,10 @@ def _entry_images(files: tuple[str, ...]) -> Iterator[tuple[Image, str, str]]:
         yield image, label, f"{files[0]}, image {number}"
 
 
-IMAGES = Reader(("image", "label"), read_images, arrays=True, labels=True)
+IMAGES = Reader(
+    ("image", "label"),
+    read_images,
+    arrays=True,
+    labels=True,
+    revision="16 bits as 8",  # older versions made most pixels of such images white
+)

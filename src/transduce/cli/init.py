@@ -1,12 +1,13 @@
 """`transduce init`."""
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from transduce.cli.messages import log
+from transduce.cli.messages import announce, log
 from transduce.cli.options import (
     TASK_HELP,
     PresetOption,
@@ -42,12 +43,14 @@ def init(
     """Write a recipe for `transduce train`, with a comment for each setting.
 
     In a terminal, the command asks for the training text, the validation text and the size of the model if they are not
-    given. What `transduce train` would refuse is refused; of each file, only the first example is read.
+    given. What `transduce train` would refuse is refused. The command prints how many pairs and tokens there are, and
+    how long the run will take on this machine; without --preset, it chooses the size that suits both.
     """
     from transduce.config import apply_sets
     from transduce.disk import write_atomically
     from transduce.errors import ConfigError
     from transduce.training.api import given_settings
+    from transduce.training.estimate import Cost, cost, recommend, text_size
     from transduce.training.mistakes import refuse_mistakes
     from transduce.training.recipe_template import recipe_text
     from transduce.training.resolve import foreign_vocabulary, require_examples, require_text
@@ -61,18 +64,32 @@ def init(
     settings = given_settings(None, task, **{name: paths or () for name, paths in files.items()})
     if not settings.get("data", {}).get("train"):
         raise ConfigError("no training text: give --src and --tgt, --train or --text")
-    text_of_recipe, resolved = recipe_text(recipe, preset, style, apply_sets(settings, set_ or []))
+    settings = apply_sets(settings, set_ or [])
+    _, resolved = recipe_text(recipe, preset, style, settings)
     refuse_mistakes(resolved)
     require_text(resolved)
     require_examples(resolved)
     if resolved.tokenizer.path:
         foreign_vocabulary(Path(resolved.tokenizer.path), resolved.tokenizer.target_path)
+    with announce("reading the text, and measuring the speed of this machine"):
+        size = text_size(resolved)
+
+        @cache
+        def cost_of(name: str) -> Cost | None:
+            return cost(recipe_text(recipe, name, style, settings)[1], size)
+
+        chosen = preset or recommend(size, cost_of)
+        length = cost_of(chosen)
+    text_of_recipe, _ = recipe_text(recipe, chosen, style, settings)
     recipe.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(recipe, text_of_recipe.encode())
+    log(f"{size}")
+    if length:
+        log(f"preset {chosen}{'' if preset else ' (chosen for this text and this machine)'}: {length}")
     log(f"wrote {recipe}; train with: transduce train {recipe}")
 
 
-def _ask(task: str | None, preset: str | None, files: dict[str, Any]) -> tuple[str, str]:
+def _ask(task: str | None, preset: str | None, files: dict[str, Any]) -> tuple[str, str | None]:
     """Ask for the task, the files and the size; adds the files."""
     from transduce.files.pair_formats import PAIR_FORMATS, format_suffix
 
@@ -93,4 +110,5 @@ def _ask(task: str | None, preset: str | None, files: dict[str, Any]) -> tuple[s
                 continue
         if path:
             files["valid" if prefix else "train"] = [Path(path)]
-    return task, preset or typer.prompt("Size of the model (tiny, small, base, big)", "small")
+    size = preset or typer.prompt("Size of the model (auto, tiny, small, base, big)", "auto")
+    return task, None if size == "auto" else size

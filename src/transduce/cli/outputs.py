@@ -74,10 +74,10 @@ def line_output(path: Path, *, resume: bool, request: Mapping[str, str]) -> Iter
     """Open a file to write lines to, locked against a second process; gives it and the number of its complete lines.
 
     To resume, an incomplete last line is removed, and the request must be the same; otherwise, the file is
-    emptied.
+    emptied. If nothing was written to a new file because of an error, there is no file.
     """
-    record = RequestRecord(path, request)
-    with path.open("a", encoding="utf-8") as file:
+    record, is_new = RequestRecord(path, request), not path.exists()
+    with _removed_if_empty(path, record, is_new), path.open("a", encoding="utf-8") as file:
         complete = 0
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # pipes and devices can be shared
             try:
@@ -93,6 +93,17 @@ def line_output(path: Path, *, resume: bool, request: Mapping[str, str]) -> Iter
             record.write()
         yield file, complete
     record.remove()
+
+
+@contextmanager
+def _removed_if_empty(path: Path, record: RequestRecord, is_new: bool) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        if is_new and path.is_file() and not path.stat().st_size:
+            path.unlink()
+            record.remove()
+        raise
 
 
 class LineOutput:

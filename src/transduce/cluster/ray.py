@@ -62,7 +62,7 @@ def translate_with_ray(
     folders = models or [find_model(None)]
     to = target_language(ModelLanguages.of_facts(read_card(folders[0])["facts"]), inputs, source, target)
     others = {name: loading[name] for name in ("prefix", "protect")}
-    wording = {name: loading[name] for name in ("glossary", "formality")}
+    wording = {name: loading[name] for name in ("glossary", "formality", "locale")}
     record = request(folders, to, search, wording, column=column, **others)
     outputs = [out / path.name for path in files]
     with (
@@ -112,6 +112,7 @@ class TranslateBatch:
         prefix: str = "",
         glossary: "Terms | None" = None,
         formality: "Formality | None" = None,
+        locale: bool = True,
         **options: Any,
     ) -> None:
         """Load a model; `options` are those of `Translator.load`, such as threads, engine and beam."""
@@ -119,7 +120,7 @@ class TranslateBatch:
 
         self.translator = Translator.load(model, **options)
         self._to, self._prefix = self.translator.target(to), prefix
-        self._wording: TranslateOptions = {"glossary": glossary, "formality": formality}
+        self._wording: TranslateOptions = {"glossary": glossary, "formality": formality, "locale": locale}
         self._column, self._output = column, output
 
     def __call__(self, batch: Any) -> Any:

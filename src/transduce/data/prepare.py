@@ -20,7 +20,7 @@ from transduce.disk import digest, flush_folder
 from transduce.errors import ConfigError, DataError
 from transduce.files.pair_formats import HEADER, TSV, format_suffix
 from transduce.files.pairs import ReadReport, count_pairs, entry_suffixes
-from transduce.files.readers import READERS
+from transduce.files.readers import DEFAULT_READER, READERS
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
 from transduce.tokenizers.symbols import BACK_TRANSLATED, SPACE_MARK
 from transduce.tokenizers.tokenizer import TokenizerConfig
@@ -53,7 +53,7 @@ def prepare(
     data: DataConfig,
     vocabulary: TokenizerConfig | AnyTokenizer,
     log: Callable[[str], None],
-    reader: str = "pairs",
+    reader: str = DEFAULT_READER,
     symbols: Sequence[str] = (),
     check_valid: Callable[[Sequence[tuple[Any, ...]]], None] = lambda _: None,
     begun_with: str = "",
@@ -194,12 +194,12 @@ def cache_key(
     else:
         tokenizer = hashlib.sha256(vocabulary.model).hexdigest()
     longest = None if READERS[reader].pieces else data.max_length  # documents are never left out
-    settings = [FORMAT, data.reverse, longest, tokenizer, *([] if reader == "pairs" else [reader])]
+    settings = [FORMAT, data.reverse, longest, tokenizer, *([] if reader == DEFAULT_READER else [reader])]
     if not isinstance(vocabulary, TokenizerConfig) and vocabulary.target is not vocabulary:
         settings.append("targets by their own tokenizer")  # older versions encoded them like sources
-    if reader == "images":
-        settings.append("16 bits as 8")  # older versions made most pixels of such images white
-    if reader == "pairs" and not with_headers and any(map(_has_header, data.all_train)):
+    if READERS[reader].revision:
+        settings.append(READERS[reader].revision)
+    if READERS[reader].has_translations and not with_headers and any(map(_has_header, data.all_train)):
         settings.append("without names of columns")
     if data.directions:
         settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]

@@ -24,7 +24,7 @@ from transduce.data.packing import Example
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, TransduceError
-from transduce.files.readers import READERS, Tokens
+from transduce.files.readers import DEFAULT_READER, READERS, Tokens
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load_tokenizer
 from transduce.tokenizers.tokenizer import Tokenizer
 
@@ -40,7 +40,7 @@ class Variation:
     tokenizer: AnyTokenizer
     bpe_dropout: float = 0.0
     augment: AugmentConfig = field(default_factory=AugmentConfig)
-    reader: str = "pairs"
+    reader: str = DEFAULT_READER
     """Name of the reader of the examples."""
     target_language: str | None = None
     """The language of the targets, if it is known and the sources have no language tags."""

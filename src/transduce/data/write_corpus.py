@@ -141,7 +141,7 @@ def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: 
                 seen.labels[example[-1]] += 1
             if has_arrays:
                 seen.shape = example[0].shape
-            if reader == "pairs":
+            if READERS[reader].has_translations:
                 sides = zip(("source", "target"), example, strict=True)
                 seen.without_letters.update(side for side, text in sides if not any(map(str.isalpha, text)))
         report.add(of_part)

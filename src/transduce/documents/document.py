@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from transduce.deadline import check_deadline
 from transduce.errors import DataError
 from transduce.files.languages import base_language
 from transduce.tokenizers.token_ranges import Span
@@ -68,6 +69,7 @@ class Unit:
 
     def translated(self, outputs: Sequence[AlignedTranslation]) -> str | None:
         """The source of the unit with these translations of its texts; None if it stays as it is."""
+        check_deadline()
         pairs = list(zip(self.texts, outputs, strict=True))
         if self.copy and all(output.text == tagged.text for tagged, output in pairs):
             return None

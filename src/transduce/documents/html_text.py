@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, cast
 
+from transduce.deadline import check_deadline
 from transduce.translation.markup import TaggedText, TaggedTextBuilder
 from transduce.translation.stages.tags import BLOCKS
 
@@ -56,7 +57,8 @@ class HtmlText:
         """The texts that contain more than white space and protected elements."""
         self.places: list[tuple[int, int]] = []
         """Start and end of each text in the source."""
-        self._length = 0
+        self.size = 0
+        """Number of characters of the source."""
         run: list[_Part] = []
         in_navigation = False
         for part in _scan(source):
@@ -112,14 +114,14 @@ class HtmlText:
         self._append(before)
         self._text_parts.append(len(self._parts))
         self.texts.append(tagged)
-        start = self._length
+        start = self.size
         self._append(source[len(before) : len(source) - len(after)])
-        self.places.append((start, self._length))
+        self.places.append((start, self.size))
         self._append(after)
 
     def _append(self, source: str) -> None:
         self._parts.append(source)
-        self._length += len(source)
+        self.size += len(source)
 
 
 def _has_only_links(run: Sequence[_Part]) -> bool:
@@ -175,6 +177,7 @@ def _attribute_texts(name: str, tag: str, start: int) -> Iterator[AttributeText]
 def _scan(source: str) -> Iterator[_Part]:
     start = 0
     while start < len(source):
+        check_deadline()
         tag = _TAG_START.search(source, start)
         end = tag.start() if tag else len(source)
         if end > start:

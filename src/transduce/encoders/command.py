@@ -80,7 +80,10 @@ def embed(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Write a vector of length 1 for each text, in the order of the texts: the mean of the vectors of its tokens."""
+    """Write a vector of length 1 for each text, in the order of the texts: the mean of the vectors of its tokens.
+
+    An imported model of sentence-transformers may take the first, the last or the largest numbers instead.
+    """
     from transduce.errors import ConfigError
 
     if model is None:

@@ -1,6 +1,6 @@
 """Encoders of texts: fill in masked tokens, and compute vectors of texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from transduce.errors import DataError, ModelError
 from transduce.files.texts import require_text, require_texts
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
 from transduce.models.ensemble import open_model
+from transduce.nn.segments import Segments
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import BYTE_TOKEN, MASK, SPACE_MARK, unescape
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
@@ -44,12 +45,16 @@ class Filling:
 class TextEncoder:
     """An encoder-only model of texts, trained on masked tokens or as a classifier."""
 
-    def __init__(self, model: Any, tokenizer: AnyTokenizer, *, max_length: int = 512) -> None:
+    def __init__(self, model: Any, tokenizer: AnyTokenizer, *, max_length: int = 512, pooling: str = "mean") -> None:
         if not isinstance(model, EncoderOnly) or model.config.source != "text":
             raise ModelError("this is not a model of the architecture encoder_only that reads texts")
         self.model, self.tokenizer = model, tokenizer
         self.max_length = max_length if model.longest is None else min(max_length, model.longest - 1)
         """Maximum number of tokens of a text, without markers."""
+        if pooling not in _POOLINGS:
+            raise ModelError(f"facts.pooling must be {' or '.join(_POOLINGS)}, not {pooling!r:.40}")
+        self.pooling = pooling
+        """How one vector is made of those of the tokens of a text."""
         self.texts_cut = 0
         """Number of texts so far of which `embed` read only the first `max_length` tokens."""
 
@@ -58,7 +63,9 @@ class TextEncoder:
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint)."""
         folder, saved = open_model(path, device=device, threads=threads)
         try:
-            return cls(saved.model, saved.tokenizer, max_length=saved.facts.get("max_length", 512))
+            facts = saved.facts
+            length, pooling = facts.get("max_length", 512), facts.get("pooling", "mean")
+            return cls(saved.model, saved.tokenizer, max_length=length, pooling=pooling)
         except ModelError as error:
             raise ModelError(f"{folder}: {error}") from None
 
@@ -123,7 +130,7 @@ class TextEncoder:
         return Filling(name, probability, filled)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """One vector for each text, of length 1: the mean of the vectors of its tokens; longer texts are cut."""
+        """One vector for each text, of length 1, made of those of its tokens (`pooling`); longer texts are cut."""
         require_texts(texts, "texts")
         encoded = self.tokenizer.encode_all(list(texts), threads=-1)
         self.texts_cut += sum(len(tokens) > self.max_length for tokens in encoded)
@@ -136,7 +143,22 @@ class TextEncoder:
     @torch.inference_mode()
     def _embed(self, sequences: list[list[int]]) -> Tensor:
         hidden_ND, segments = self.model.encode(Batch.of(self.model.device, text=sequences))
-        return F.normalize(mean_of_segments(hidden_ND.float(), segments), dim=1)
+        return F.normalize(_POOLINGS[self.pooling](hidden_ND.float(), segments), dim=1)
+
+
+def _max_of_segments(x_ND: Tensor, segments: Segments) -> Tensor:
+    index_ND = segments.segment_N.long()[:, None].expand_as(x_ND)
+    largest_BD = x_ND.new_zeros(len(segments), x_ND.shape[1])
+    return largest_BD.scatter_reduce(0, index_ND, x_ND, "amax", include_self=False)
+
+
+_POOLINGS: dict[str, Callable[[Tensor, Segments], Tensor]] = {
+    "mean": mean_of_segments,
+    "first": lambda x_ND, segments: x_ND[segments.offsets_B1[:-1].long()],
+    "last": lambda x_ND, segments: x_ND[segments.offsets_B1[1:].long() - 1],
+    "max": _max_of_segments,
+}
+"""Functions of the vectors (N, D) of tokens, markers included, and their segments, none of which is empty."""
 
 
 def mask_id(tokenizer: AnyTokenizer) -> int | None:

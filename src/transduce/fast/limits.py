@@ -1,11 +1,18 @@
 """What the fast engines, `gpu` and `native`, have in common: the searches that they run, and how they force tokens."""
 
 from transduce.models.config import EncoderDecoderConfig, ModelConfig
+from transduce.search.engine import MOST_RESERVED, Job
 from transduce.search.options import SearchConfig
 
 MAX_BEAM = 16
 ANY, ANY_BUT_END = -1, -2
 """Noted at a position where no token is forced; the second before the minimum length."""
+
+
+def missing_bits(job: Job) -> int:
+    """The symbols that an output lacks at first, as bits, the lowest for the first of `reserved`."""
+    assert len(job.reserved) <= MOST_RESERVED
+    return sum(1 << job.reserved.index(symbol) for symbol in job.once)
 
 
 def search_limits(

@@ -39,6 +39,9 @@ class Reader:
     respeller: Callable[[Sequence[str]], Callable[[Tokens], Tokens]] = lambda _: lambda tokens: tokens
     """For the pieces of a vocabulary, a function that corrects the tokens of an example after BPE-dropout."""
 
+    revision: str = ""
+    """Part of the key of prepared text: another one, if examples of older versions must not be reused."""
+
     def texts(self, example: Sequence[Any]) -> Sequence[str]:
         """The items of an example that are texts."""
         return example[int(self.arrays) : len(example) - int(self.labels)]
@@ -48,6 +51,7 @@ PAIRS = Reader(("src", "tgt"), read_pairs, has_sides=True, has_translations=True
 LINES = Reader(("text",), read_texts)
 DOCUMENTS = Reader(("text",), read_documents, pieces=read_pieces)
 
+DEFAULT_READER = "pairs"
 READERS: Registry[Reader] = Registry("readers")
 """The readers of all features (features.py)."""
 

@@ -1,6 +1,5 @@
 """Inspection of one translation: tokens, attention weights, search tree and next-token predictions."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -59,7 +58,6 @@ class Predictions:
     token_TC: Tensor
     """The C most probable tokens, best first."""
     log_prob_TC: Tensor
-    """Their log-probabilities."""
     written_T: Tensor
     """Log-probability of the token that was written."""
 
@@ -100,14 +98,11 @@ class Inspection:
     """The model's positional encoding; no rows if it has none that is shown."""
     ablation: Ablation | None
     """None if no heads are switched off."""
-    search_seconds: float
-    other_seconds: float
 
 
 @torch.inference_mode()
 def inspect_translation(translator: Translator, request: InspectionRequest) -> Inspection:
     """Translate a text and record attention, search and predictions; other threads may use the model meanwhile."""
-    start = time.perf_counter()
     config = _config(translator, request)
     part = inspected_part(translator, request.text, request.to)
     source = [*part.tokens, EOS]
@@ -117,9 +112,7 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
     model = without_heads(full_model, off)
 
     steps: list[Extensions] = []
-    search_start = time.perf_counter()
     best = _search(model, source, config, request.prefix, steps)
-    search_seconds = time.perf_counter() - search_start
 
     target = [*best.tokens, EOS]
     attention, hiddens_LMD, positions_TD = _observe(model, source, [BOS, *best.tokens])
@@ -141,8 +134,6 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
         log_sum_TX=log_sum_TX,
         positions_TD=positions_TD,
         ablation=ablation,
-        search_seconds=search_seconds,
-        other_seconds=time.perf_counter() - start - search_seconds,
     )
 
 
@@ -213,11 +204,8 @@ def _search(
 
 
 def _config(translator: Translator, request: InspectionRequest) -> SearchConfig:
-    config = replace(translator.config, sample=False, nbest=1)
-    if request.beam is not None:
-        config = replace(config, beam=request.beam)
-    if request.length_penalty is not None:
-        config = replace(config, length_penalty=request.length_penalty)
+    changes = {name: value for name in ("beam", "length_penalty") if (value := getattr(request, name)) is not None}
+    config = replace(translator.config, sample=False, nbest=1, **changes)
     require(config.beam <= MAX_BEAM, f"beam must be at most {MAX_BEAM} for an inspection")
     return config
 

@@ -49,22 +49,20 @@ class HeadRequest:
 
 def can_inspect(translator: Translator) -> bool:
     """Whether a translator can be inspected: its model must be one model with cross-attention, and torch be there."""
-    if find_spec("torch") is None:
-        return False
     model = translator.any_model
-    if getattr(model.config, "decoder_cell", "attention") != "attention":
-        return False
-    return model.aligns and model.config.architecture != "ensemble"
+    attends = getattr(model.config, "decoder_cell", "attention") == "attention"
+    return find_spec("torch") is not None and attends and model.aligns and model.config.architecture != "ensemble"
 
 
 def inspected_model(translator: Translator) -> "Model":
     """The model of a translator; a ModelError if it cannot be inspected."""
     model = translator.model
     cell = getattr(model.config, "decoder_cell", "attention")
-    if cell != "attention":
-        raise ModelError(f"models with model.decoder_cell = {cell} cannot be inspected")
     if not can_inspect(translator):
-        raise ModelError(f"models of the architecture {model.config.architecture} cannot be inspected")
+        kind = f"of the architecture {model.config.architecture}"
+        raise ModelError(
+            f"models {kind if cell == 'attention' else f'with model.decoder_cell = {cell}'} cannot be inspected"
+        )
     return model
 
 

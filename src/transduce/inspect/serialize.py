@@ -37,7 +37,6 @@ _LENS_TOKENS = 4
 
 
 def serialize(inspection: Inspection, translator: Translator) -> bytes:
-    """Encode an inspection in the binary format."""
     T = len(inspection.target)
     row, column = torch.tril_indices(T, T)
     tables = {
@@ -78,7 +77,6 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
         "model": _model_facts(
             model, inspection.attention["cross"].shape[1], settings["encoder_layers"], settings["decoder_layers"]
         ),
-        "seconds": {"search": inspection.search_seconds, "other": inspection.other_seconds},
     }
 
 
@@ -127,7 +125,6 @@ def _ablation(inspection: Inspection, ablation: Ablation, tokenizer: AnyTokenize
 
 
 def serialize_text(inspection: TextInspection) -> bytes:
-    """Encode the inspection of a text in the binary format."""
     none = torch.empty(0, 1, 0, dtype=torch.uint8)
     tables = {
         "encoder": _weight_bytes(inspection.attention_LHTT),
@@ -160,7 +157,6 @@ def _text_header(inspection: TextInspection) -> dict[str, Any]:
         "lens": lens,
         "ablation": None,
         "model": _model_facts(model, inspection.attention_LHTT.shape[1], len(inspection.attention_LHTT), 0),
-        "seconds": {"other": inspection.seconds},
     }
 
 

@@ -1,6 +1,5 @@
 """Inspection of one text that a language model or an encoder reads: tokens, attention weights and predictions."""
 
-import time
 from dataclasses import dataclass
 
 import torch
@@ -40,7 +39,6 @@ class TextInspection:
     """Normalisers for other temperatures, see `logit_lens`."""
     positions_TD: Tensor
     """The positional encoding that is added to embeddings; no rows if there is none."""
-    seconds: float
 
     @property
     def log_prob(self) -> float | None:
@@ -51,7 +49,6 @@ class TextInspection:
 @torch.inference_mode()
 def inspect_text(reader: Generator | TextEncoder, text: str) -> TextInspection:
     """Read a text once, and record attention and predictions."""
-    start = time.perf_counter()
     check_characters(text)
     if not text.strip():
         raise DataError("the text is empty")
@@ -87,7 +84,6 @@ def inspect_text(reader: Generator | TextEncoder, text: str) -> TextInspection:
         layers=layers,
         log_sum_PX=log_sum_PX,
         positions_TD=position_table(model, len(tokens)),
-        seconds=time.perf_counter() - start,
     )
 
 

@@ -31,8 +31,7 @@ def export(
     """
     from transduce.cli.messages import log
     from transduce.files.files import read_lines
-    from transduce.interop.export.export_model import export_model
-    from transduce.interop.export.verify import SENTENCES
+    from transduce.interop.export_model import SENTENCES, export_model
     from transduce.models.folder import find_model
 
     texts = None
@@ -50,22 +49,33 @@ def import_model(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A Hugging Face folder (config.json, model.safetensors), a .gguf file, a folder of CTranslate2 or "
-            "Marian, or what transduce export wrote.",
+            help="A Hugging Face folder (config.json, model.safetensors), a .gguf or .argosmodel file, a folder of "
+            "CTranslate2 or Marian, or what transduce export wrote.",
             show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Model folder to write; it must not exist.")],
+    source: Annotated[
+        str | None, typer.Option("--src-lang", help="Source language of a translation model that does not tell it.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--tgt-lang", help="Target language of a translation model that does not tell it.")
+    ] = None,
 ) -> None:
     """Import public weights as a model folder.
 
     GPT-2, Llama, BERT, RoBERTa, T5, BART, Marian, ViT and Whisper can be imported. Files of pickles are refused.
     """
+    from transduce.errors import ConfigError
+    from transduce.files.languages import is_language_code
     from transduce.interop.import_model import import_model as write_imported
     from transduce.models.folder import SHORTLIST, WEIGHTS, read_card
     from transduce.models.weights_file import count_parameters
 
-    write_imported(path, out)
+    direction = (source, target) if source and target else None
+    if (source or target) and not (direction and all(map(is_language_code, direction))):
+        raise ConfigError("--src-lang and --tgt-lang are needed together, each a code such as en or pt-BR")
+    write_imported(path, out, direction=direction)
     card = read_card(out)
     facts = card["facts"]
     parameters = count_parameters(out / WEIGHTS, card["precision"])

@@ -1,46 +1,38 @@
-"""Importing public weights: a Hugging Face folder, a GGUF file, a folder of CTranslate2 or Marian, or our export."""
+"""Importing public weights: Hugging Face, GGUF, CTranslate2, Argos, Marian, or what `transduce export` wrote."""
 
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from transduce.disk import atomic_folder, require_file
+from transduce.disk import atomic_folder
 from transduce.errors import ConfigError, ModelError
-from transduce.fast.native.shortlist import Shortlist
-from transduce.files.languages import is_language_code
-from transduce.interop.ctranslate2_file import read_ctranslate2
-from transduce.interop.export.exporter import CARD, ORIGINAL_NOTES, VOCABULARY, permute_width, to_halves
-from transduce.interop.gguf_file import read_gguf
-from transduce.interop.huggingface import Converted, convert, opus_sinusoids
-from transduce.interop.marian_file import find_marian, read_marian
-from transduce.interop.marian_shortlist import read_marian_shortlist
-from transduce.interop.tokenizer_files import (
-    ctranslate2_tokenizer,
-    gguf_tokenizer,
-    marian_tokenizer,
-    read_json,
-    read_tokenizer,
-)
-from transduce.interop.vocabulary import reorder_vocabulary, restore_vocabulary
+from transduce.files.languages import LANGUAGES, Direction, base_language, is_language_code
+from transduce.interop.argos import find_argos, read_argos
+from transduce.interop.ctranslate2 import read_ctranslate2
+from transduce.interop.exchange import CARD, ORIGINAL_NOTES, VOCABULARY, Original
+from transduce.interop.family import convert
+from transduce.interop.gguf import read_gguf
+from transduce.interop.huggingface import HUGGING_FACE, from_marian, read_huggingface
+from transduce.interop.marian import find_marian, read_marian
+from transduce.interop.onnx import ENCODER, read_onnx
+from transduce.interop.vocabulary import read_json, reorder_vocabulary, restore_vocabulary
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
-from transduce.models.folder import NOTES, read_card, read_notes, save_model
+from transduce.models.folder import NOTES, read_card, save_model
 from transduce.models.model import Model, ModelConfig
 from transduce.models.registry import build_config, create_model
-from transduce.models.weights_file import physical_memory
 from transduce.nn.skip_initialization import SkipInitialization
+from transduce.search.decoder import Decoder
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer, SentencePiecePair, TokenOrder
+from transduce.tokenizers.imported import ImportedTokenizer, SentencePiecePair
 from transduce.tokenizers.tokenizer import BOS, EOS
 
-_WEIGHTS, _INDEX, _PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 _TASKS = {
     "gpt2": "language_model", "llama": "language_model", "bert": "masked", "roberta": "masked", "vit": "classify",
     "whisper": "transcribe",
@@ -49,58 +41,42 @@ _MULTILINGUAL = 51865
 """Number of tokens from which a Whisper model has several languages."""
 _CONTEXT = 512
 """Longest input of an encoder-decoder that does not limit it."""
+_NAMED_DIRECTION = re.compile(r"(?:^|[-_./])([a-z]{2,3})[-_]([a-z]{2,3})$")
+"""The languages in the name of a model of OPUS-MT: opus-mt-en-fr."""
+_POOLING = {
+    "cls_token": "first", "cls": "first", "mean_tokens": "mean", "mean": "mean", "mean_sqrt_len_tokens": "mean",
+    "mean_sqrt_len": "mean", "max_tokens": "max", "max": "max", "lasttoken": "last",
+}  # fmt: skip
+"""The ways of sentence-transformers to make one vector of those of the tokens. A mean divided by another number has the
+same direction, and vectors of texts have the length 1 here."""
 
 
-@dataclass(frozen=True)
-class Original:
-    """A model of another toolkit, in the form of a Hugging Face folder."""
-
-    format: str
-    settings: dict[str, Any]
-    """The content of `config.json`."""
-    weights: Mapping[str, Tensor]
-    tokenizer: ImportedTokenizer | TokenizerPair
-    notes: str = ""
-    shortlist: Shortlist | None = None
-
-    @property
-    def order(self) -> TokenOrder:
-        target = self.tokenizer.target
-        assert isinstance(target, ImportedTokenizer)
-        return target.order
-
-    @property
-    def source_order(self) -> TokenOrder | None:
-        """The order of the ids of the source, if it has a vocabulary of its own."""
-        source = self.tokenizer.source if isinstance(self.tokenizer, TokenizerPair) else None
-        return source.order if isinstance(source, ImportedTokenizer) else None
-
-
-def import_model(path: Path, out: Path, *, foreign: bool = False) -> None:
+def import_model(path: Path, out: Path, *, foreign: bool = False, direction: Direction | None = None) -> None:
     """Write the model folder of public weights, which are untrusted, atomically as a new folder.
 
-    A model that `transduce export` wrote becomes what it was, unless it is to be read like a `foreign` one.
+    A model that `transduce export` wrote becomes what it was, unless it is to be read like a `foreign` one. The
+    languages of a translation model are those of `direction`, or those that its files or its name tell.
     """
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
     tokenizer: AnyTokenizer
     try:
         original = _read(path)
+        config, weights, tokenizer = _converted(original)
         if (path / CARD).exists() and not foreign:
-            _, foreign_weights = _converted(original)
-            config, weights, tokenizer, facts = _restore(path, foreign_weights, original.tokenizer)
+            config, weights, tokenizer, facts = _restore(path, original.format, weights, tokenizer)
             model = _filled(config, weights, tokenizer.target.vocab_size)
             notes = original.notes.partition(ORIGINAL_NOTES)[2].strip()
             original = replace(original, notes=f"{notes}\n" if notes else "", shortlist=None)
         else:
-            model, tokenizer = _model(original, path), original.tokenizer
-            facts = _facts(original, model)
+            model = _filled(config, weights, tokenizer.target.vocab_size)
+            facts = _facts(original, model, path)
+        _set_direction(facts, direction or original.direction, path, named=direction is not None)
     except (ConfigError, ModelError) as error:
         message = str(error)
         raise ModelError(message if message.startswith(str(path)) else f"{path}: {message}") from None
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"{path}: settings and weights do not fit each other: {reason:.300}") from None
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        raise ModelError(f"{path}: its files are damaged: settings, weights and vocabulary do not fit") from None
     with atomic_folder(out) as work:
         save_model(work, model, tokenizer, facts)
         if original.notes:
@@ -111,112 +87,58 @@ def import_model(path: Path, out: Path, *, foreign: bool = False) -> None:
 
 def _read(path: Path) -> Original:
     if path.suffix == ".gguf":
-        settings, weights, fields = read_gguf(path)
-        return Original("GGUF", settings, weights, gguf_tokenizer(fields, settings))
-    if not (path / "config.json").exists() and (path / "model.bin").exists() and [*path.glob("*_vocabulary.txt")]:
-        return _read_ctranslate2(path, {"decoder_start_token": "<s>"})  # of a version that wrote no config.json
+        return read_gguf(path)
+    if argos := find_argos(path):
+        return read_argos(argos)
+    has_settings = (path / "config.json").exists()
+    if not has_settings and (path / "model.bin").exists() and [*path.glob("*_vocabulary.txt")]:
+        return read_ctranslate2(path, {"decoder_start_token": "<s>"})  # of a version that wrote no config.json
     if marian := find_marian(path):
-        settings, weights = read_marian(marian)
-        original = Original("Marian", settings, weights, marian_tokenizer(path, settings), read_notes(path))
-        return replace(original, shortlist=read_marian_shortlist(path, original.order, original.source_order))
-    if not (path / "config.json").exists():
+        return read_marian(marian)
+    if not has_settings:
         if not path.exists():
             raise ModelError(f"{path}: no such file or folder")
-        raise ModelError(f"{path}: neither a .gguf file nor a folder with a config.json or a model of Marian")
+        raise ModelError(
+            f"{path}: neither a .gguf or .argosmodel file nor a folder with a config.json or a model of Marian"
+        )
     settings = read_json(path / "config.json")
     if "model_type" not in settings and (path / "model.bin").exists():
-        return _read_ctranslate2(path, settings)
-    if settings.get("model_type") == "whisper":
-        settings = read_json(path / "generation_config.json", {}) | settings
-    if not isinstance(settings.get("model_type"), str):
-        raise ModelError(f"{path / 'config.json'}: model_type is missing")
-    size = settings.get("vocab_size", 4)
-    if not isinstance(size, int):
-        raise ModelError(f"{path / 'config.json'}: vocab_size is not a number")
-    notes = read_notes(path)
-    weights = _read_safetensors(path)
-    return Original("Hugging Face", settings, weights, read_tokenizer(path, settings, size), notes)
+        return read_ctranslate2(path, settings)
+    return read_onnx(path, settings) if (path / ENCODER).exists() else read_huggingface(path, settings)
 
 
-def _read_ctranslate2(path: Path, options: dict[str, Any]) -> Original:
-    settings, weights = read_ctranslate2(path / "model.bin")
-    settings |= {
-        "suppress_tokens": options.get("suppress_ids"),
-        "layer_norm_epsilon": options.get("layer_norm_epsilon"),
-    }
-    tokenizer: ImportedTokenizer | TokenizerPair
-    if settings["model_type"] == "whisper":
-        tokenizer = read_tokenizer(path, settings, settings["vocab_size"])
-    else:
-        tokenizer = ctranslate2_tokenizer(path, settings, options)
-    return Original("CTranslate2", settings, weights, tokenizer, read_notes(path))
-
-
-def _read_safetensors(folder: Path) -> dict[str, Tensor]:
-    """The weights of a folder, in one file or several that an index lists."""
-    files = [_WEIGHTS]
-    if (folder / _INDEX).exists():
-        table = read_json(folder / _INDEX).get("weight_map")
-        files = sorted(set(table.values())) if isinstance(table, dict) else []
-        if not files or not all(isinstance(name, str) and name == Path(name).name for name in files):
-            raise ModelError(f"{folder / _INDEX}: weight_map must list files of the folder")
-    elif not (folder / _WEIGHTS).exists() and (folder / _PICKLE).exists():
-        raise ModelError(
-            f"{folder / _PICKLE} is a pickle, which can run any program when it is read; load it with transformers, if "
-            f"you trust it, and write {_WEIGHTS} with save_pretrained"
-        )
-    elif not (folder / _WEIGHTS).exists() and [*folder.glob("*.onnx")]:
-        raise ModelError(f"{folder} is an ONNX model, which is not imported; import the model that it was made of")
-    weights: dict[str, Tensor] = {}
-    room = physical_memory() // 2
-    for name in files:
-        require_file(folder / name, room, "this machine has memory for")
-        room -= (folder / name).stat().st_size
-        try:
-            weights |= load_file(folder / name)
-        except (OSError, ValueError, SafetensorError) as error:
-            raise ModelError(f"{folder / name}: cannot be read: {error}") from None
-    weights = {name: x for name, x in weights.items() if x.is_floating_point()}
-    if (size := 4 * sum(x.numel() for x in weights.values())) > physical_memory():  # they are not in memory yet
-        raise ModelError(f"{folder}: its weights in float32 have {size:,} bytes, more than this machine has memory for")
-    return {name: x.float() for name, x in weights.items()}
-
-
-def _converted(original: Original) -> Converted:
-    converted = convert(original.settings, original.weights)
-    config, weights = reorder_vocabulary(converted, original.order, original.source_order)
+def _converted(original: Original) -> tuple[ModelConfig, dict[str, Tensor], ImportedTokenizer | TokenizerPair]:
+    """Settings, weights and vocabulary of our model that computes the same."""
+    config, weights = convert(original.settings, original.weights)
+    tokenizer = original.tokenizer
+    if "source_weight_VD" in weights and isinstance(tokenizer, ImportedTokenizer):
+        original = replace(original, tokenizer=TokenizerPair(tokenizer, tokenizer))
+    config, weights = reorder_vocabulary((config, weights), original.order, original.source_order)
     if isinstance(config, EncoderDecoderConfig) and config.source == "text":
         start_D = weights["embedding.weight_VD"][BOS]
         if original.settings.get("start_from_zero"):
             start_D.zero_()
         config = replace(config, zero_start=not start_D.any())
-    return config, weights
-
-
-def _model(original: Original, path: Path) -> Model:
-    order = original.order
-    config, weights = _converted(original)
-    if isinstance(config, EncoderOnlyConfig):
-        pooling = read_json(path / "1_Pooling" / "config.json", {})  # of sentence-transformers
-        if pooling.get("pooling_mode_mean_tokens"):
-            config = replace(config, pooling="mean")
-    required = config.min_parameters(len(order.originals))
-    if required > (stored := sum(math.prod(x.shape) for x in weights.values())):
-        raise ModelError(f"it has {stored:,} weights, but its settings require at least {required:,}")
-    return _filled(config, weights, len(order.originals))
+    return config, weights, original.tokenizer
 
 
 def _filled(config: ModelConfig, weights: Mapping[str, Tensor], vocab_size: int) -> Model:
+    required = config.min_parameters(vocab_size)
+    if required > (stored := sum(math.prod(x.shape) for x in weights.values())):
+        raise ModelError(f"it has {stored:,} weights, but its settings require at least {required:,}")
     with SkipInitialization():
         model = create_model(config, vocab_size)
+    for name, expected in model.state_dict().items():
+        if name not in weights or (shape := weights[name].shape) != expected.shape:
+            found = f"has the shape {tuple(shape)}" if name in weights else "is missing"
+            raise ModelError(f"{name} {found}, but its settings require {tuple(expected.shape)}")
+        if not weights[name].isfinite().all():
+            raise ModelError(f"{name} contains values that are not finite numbers")
     model.load_state_dict(weights)
-    for name, x in model.state_dict().items():
-        if not x.isfinite().all():
-            raise ValueError(f"{name} contains values that are not finite numbers")
     return model.eval()
 
 
-def _facts(original: Original, model: Model) -> dict[str, Any]:
+def _facts(original: Original, model: Model, path: Path) -> dict[str, Any]:
     """What the card tells: where the model comes from, its task, and what the task needs."""
     settings, kind = original.settings, original.settings["model_type"]
     longest = settings.get("max_position_embeddings", settings.get("n_positions", _CONTEXT))
@@ -227,12 +149,57 @@ def _facts(original: Original, model: Model) -> dict[str, Any]:
     }
     if isinstance(labels := settings.get("id2label"), dict) and getattr(model.config, "classes", False):
         facts |= {"task": "classify", "labels": [str(label) for label in labels.values()]}
+    if isinstance(model.config, EncoderOnlyConfig):
+        facts |= _sentence_encoder(path, facts["max_length"])
     if kind in ("marian", "transformer"):
         facts["by_sentence"] = True
     if kind == "whisper":
         facts["transcribe"] = _transcription(original)
         facts["search"] = {"beam": 1}
+    ends = sorted({original.order.ids[token] for token in original.ends} - {EOS})
+    if ends and isinstance(model, Decoder):
+        if facts["task"] != "language_model":
+            raise ModelError(f"config.json: eos_token_id = {[*original.ends]} cannot be imported, only one end marker")
+        facts["ends"] = ends
     return facts
+
+
+def _sentence_encoder(path: Path, longest: int) -> dict[str, Any]:
+    """How sentence-transformers makes the vector of a text, if the folder tells."""
+    facts: dict[str, Any] = {}
+    if not (path / "modules.json").exists() and not (path / "1_Pooling").exists():
+        return facts
+    if (path / "2_Dense").exists():
+        raise ModelError(f"{path / '2_Dense'}: a layer after the pooling cannot be imported")
+    pooling = read_json(path / "1_Pooling" / "config.json", {})
+    ways = [name.removeprefix("pooling_mode_") for name, value in pooling.items() if value is True]
+    ways = [name for name in ways if name != "include_prompt"]
+    if isinstance(named := pooling.get("pooling_mode"), str):
+        ways = [named]
+    if len(ways) > 1 or not all(name in _POOLING for name in ways):
+        raise ModelError(f"{path / '1_Pooling'}: the pooling {' and '.join(ways):.60} cannot be imported")
+    if ways:
+        facts["pooling"] = _POOLING[ways[0]]
+    limit = read_json(path / "sentence_bert_config.json", {}).get("max_seq_length")
+    if isinstance(limit, int) and limit > 2:
+        facts["max_length"] = min(limit - 2, longest)  # it counts both markers
+    return facts
+
+
+def _set_direction(facts: dict[str, Any], direction: Direction | None, path: Path, *, named: bool) -> None:
+    """Write the languages of a translation model to its facts, unless it knows them."""
+    if facts.get("task", "translate") != "translate":
+        if named:
+            raise ModelError(f"a model for the task {facts['task']} has no source and target language")
+        return
+    match = _NAMED_DIRECTION.search(path.resolve().name)
+    if direction is None and match and all(base_language(code) in LANGUAGES for code in match.groups()):
+        direction = match[1], match[2]
+    if known := facts.get("directions"):
+        if named and [list(pair) for pair in known] != [list(direction or ())]:
+            raise ModelError("the model knows its languages; leave out --src-lang and --tgt-lang")
+    elif direction and ("imported" in facts or named):
+        facts["directions"] = [list(direction)]
 
 
 def _transcription(original: Original) -> dict[str, Any]:
@@ -261,7 +228,7 @@ def _transcription(original: Original) -> dict[str, Any]:
 
 
 def _restore(
-    folder: Path, weights: Mapping[str, Tensor], tokenizer: ImportedTokenizer | TokenizerPair
+    folder: Path, format_name: str, weights: Mapping[str, Tensor], tokenizer: ImportedTokenizer | TokenizerPair
 ) -> tuple[ModelConfig, dict[str, Tensor], AnyTokenizer, dict[str, Any]]:
     """Settings, weights, tokenizer and facts of the model that `transduce export` wrote to a folder.
 
@@ -272,10 +239,10 @@ def _restore(
     if not isinstance(config, EncoderDecoderConfig):
         raise ModelError(f"{folder / CARD}: {card['architecture']} models are not exported")
     restored, facts = dict(weights), card["facts"]
+    if format_name == HUGGING_FACE:
+        restored = from_marian(restored, config)
     if config.positions != "learned":
-        table_TD = restored.pop("embedding.positions.table_TD")
-        if torch.equal(table_TD, opus_sinusoids(*table_TD.shape)):
-            restored = permute_width(restored, to_halves(config.d_model).argsort())
+        del restored["embedding.positions.table_TD"]
     if not config.output_bias:
         restored.pop("output.bias_V", None)
     markers = card["markers"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from transduce.errors import ModelError
 from transduce.fast.native.shortlist import Shortlist
-from transduce.interop.tokenizer_files import read_bytes
+from transduce.interop.vocabulary import read_bytes
 from transduce.tokenizers.imported import TokenOrder
 from transduce.tokenizers.tokenizer import EOS
 

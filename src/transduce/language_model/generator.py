@@ -155,6 +155,8 @@ class Continuation:
     stream: TextStream
     left: int
     """Number of tokens that may still be generated."""
+    ends: frozenset[int] = frozenset({EOS})
+    """The tokens that end the output."""
     finished: bool = False
 
 
@@ -168,7 +170,7 @@ def visible(ids: list[int], left: int, context: int) -> list[int]:
 def advance(output: Continuation, token: int, log_prob: float) -> GenerationEvent:
     """Add a token to an output."""
     reason: FinishReason | None = None
-    if token == EOS:
+    if token in output.ends:
         text, reason = output.stream.finish(), "stop"
     else:
         output.ids.append(token)
@@ -179,7 +181,8 @@ def advance(output: Continuation, token: int, log_prob: float) -> GenerationEven
         elif output.left == 0:
             text, reason = text + output.stream.finish(), "length"
     output.finished = reason is not None
-    return GenerationEvent(output.prompt, output.number, text, None if token == EOS else token, log_prob, reason)
+    shown = None if token in output.ends else token
+    return GenerationEvent(output.prompt, output.number, text, shown, log_prob, reason)
 
 
 class Generator:
@@ -194,6 +197,7 @@ class Generator:
         config: SearchConfig | None = None,
         engine: str = "plain",
         threads: int | None = None,
+        ends: Sequence[int] = (),
     ) -> None:
         if not isinstance(model, Decoder):
             raise ModelError(f"{model.config.architecture} models do not generate text")
@@ -201,6 +205,10 @@ class Generator:
         self.config = replace(config or SearchConfig(), sample=True, beam=1, nbest=1)
         self.context = context if model.longest is None else min(context, model.longest)
         """Number of tokens that the model reads at once; of a longer text, it reads the end."""
+        if not all(isinstance(token, int) and EOS < token < tokenizer.vocab_size for token in ends):
+            raise ModelError("facts.ends has tokens that the vocabulary does not have")
+        self.ends = frozenset({EOS, *ends})
+        """The tokens that end an output: imported models may have several."""
         self._engine_name, self._threads = engine, threads
 
     @classmethod
@@ -224,8 +232,10 @@ class Generator:
         if (task := saved.facts.get("task", "translate")) != "language_model":
             raise ModelError(f"{folder} was trained for the task {task}; it is not a language model")
         config = build(SearchConfig, saved.facts.get("search", {}), str(folder))
-        context = saved.facts.get("max_length", 1024)
-        generator = cls(saved.model, saved.tokenizer, context=context, config=config, engine=engine, threads=threads)
+        context, ends = saved.facts.get("max_length", 1024), saved.facts.get("ends", [])
+        generator = cls(
+            saved.model, saved.tokenizer, context=context, config=config, engine=engine, threads=threads, ends=ends
+        )
         generator.config = generator.with_options(options)
         if engine != "auto":  # refuse one that cannot run before the first prompt
             _ = generator.decoder, generator._engine
@@ -324,6 +334,7 @@ class Generator:
                     [BOS, *self.tokenizer.encode_document(text)],
                     TextStream(self.tokenizer, stops, at_start=not text),
                     max_tokens,
+                    self.ends,
                 )
                 for number in range(num)
             ]
@@ -375,7 +386,7 @@ class Generator:
 
     def _search(self, prompts: Sequence[str], max_tokens: int, config: SearchConfig) -> list[str] | None:
         """The greedy continuations by a fast engine; None if no such engine can generate them."""
-        if config.temperature or config.no_repeat or self._engine.name == "plain":
+        if config.temperature or config.no_repeat or len(self.ends) > 1 or self._engine.name == "plain":
             return None
         encoded = [self.tokenizer.encode_document(text) for text in prompts]
         greedy = SearchConfig(beam=1, length_penalty=0.0, min_length=0, max_extra=max_tokens)

@@ -183,6 +183,10 @@ class EncoderDecoderConfig(TransformerConfig):
     vocabularies (tokenizer.separate). By default, source and target share both, as in the paper."""
     share_positions: bool = True
     """Encoder and decoder share the positional encoding, and the norm of embeddings if there is one."""
+    relative_buckets: int = 32
+    """Number of buckets that the distances of relative positions share (T5)."""
+    relative_distance: int = 128
+    """Distance from which on all are in the last bucket."""
     zero_start: bool = False
     """Start outputs with a zero vector instead of a learned one, as Marian and its converters do. With a tied output
     projection, use output_bias as well, so that the marker's logit is not fixed."""
@@ -202,6 +206,12 @@ class EncoderDecoderConfig(TransformerConfig):
         size = self.source_vocab_size
         require(size is None or size >= 4, "source_vocab_size must be at least 4")
         require(size is None or self.source == "text", 'source_vocab_size needs source = "text"')
+        distances = (self.relative_buckets, self.relative_distance)
+        relative = self.positions == "relative" or distances == (32, 128)
+        require(relative, 'relative_buckets and relative_distance have no effect without positions = "relative"')
+        require(4 <= self.relative_buckets <= 2**16, "relative_buckets must be between 4 and 65536")
+        reaches = self.relative_distance > self.relative_buckets // 2
+        require(reaches, "relative_distance must be above half of relative_buckets")
         recurrent = self.decoder_cell == "ssru"
         require(not recurrent or self.positions in ADDED, "a decoder_cell of ssru needs positions that are added")
         require(1 <= self.mel_bins <= 1024, "mel_bins must be between 1 and 1024")

@@ -66,9 +66,14 @@ class EncoderDecoder(Transformer):
         initialize(config, self.encoder, sublayers=2)
         initialize(config, self.decoder, sublayers=3)
         self.encoder_norm, self.decoder_norm = make_final_norm(config), make_final_norm(config)
-        relative = config.positions == "relative"
-        self.encoder_relative = RelativeBias(config.num_heads, causal=False) if relative else None
-        self.decoder_relative = RelativeBias(config.num_heads, causal=True) if relative else None
+        self.encoder_relative, self.decoder_relative = (
+            RelativeBias(
+                config.num_heads, causal=causal, buckets=config.relative_buckets, distant=config.relative_distance
+            )
+            if config.positions == "relative"
+            else None
+            for causal in (False, True)
+        )
         self.output = OutputProjection(config, vocab_size)
 
     def forward(self, batch: Batch) -> Tensor:

@@ -138,6 +138,7 @@ class TensorFile:
             raise ModelError(
                 f"{path}: cannot be read: damaged: it has {available - size:,} bytes of tensors, not {end:,}"
             )
+        self._modified = os.fstat(self._file.fileno()).st_mtime_ns
         self.types = {name: entry.dtype for name, entry in self._entries.items()}
         """The data type of each tensor, by its name in safetensors."""
         self.shapes: Shapes = {name: entry.shape for name, entry in self._entries.items()}
@@ -151,7 +152,7 @@ class TensorFile:
         content, read = Block(end - begin).content, 0
         while read < len(content):  # a system call reads at most 2 GiB
             more = os.preadv(self._file.fileno(), [content[read:]], self._start + begin + read)
-            if not more:
+            if not more or os.fstat(self._file.fileno()).st_mtime_ns != self._modified:
                 raise ModelError(f"{self.path}: {name[:80]} cannot be read; the file has changed or is damaged")
             read += more
         return RawTensor(dtype, shape, content, f"{self.path}: {name}")

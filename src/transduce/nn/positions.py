@@ -11,9 +11,6 @@ from transduce.nn.kinds import PositionKind as PositionKind
 from transduce.nn.lookup import lookup
 from transduce.nn.segments import Segments
 
-_DISTANT, _BUCKETS = 128, 32
-"""T5's relative positions: distances share 32 buckets; from 128 on, all are in the last."""
-
 
 def sinusoids(length: int, d_model: int) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos of the same, as (length, d_model)."""
@@ -95,14 +92,14 @@ class Rotary(nn.Module):
 class RelativeBias(nn.Module):
     """Relative positions of T5: a learned number for each head and distance, added to the scores of self-attention.
 
-    Nearby distances have a bucket each, larger ones share buckets of logarithmic width. Without `causal`, half of the
-    buckets are for keys after the query.
+    Nearby distances have a bucket each, larger ones share buckets of logarithmic width, the last one all from `distant`
+    on. Without `causal`, half of the buckets are for keys after the query.
     """
 
-    def __init__(self, num_heads: int, *, causal: bool) -> None:
+    def __init__(self, num_heads: int, *, causal: bool, buckets: int = 32, distant: int = 128) -> None:
         super().__init__()
-        self.weight_BH = nn.Parameter(torch.randn(_BUCKETS, num_heads) * 0.02)
-        self.causal = causal
+        self.weight_BH = nn.Parameter(torch.randn(buckets, num_heads) * 0.02)
+        self.causal, self.distant = causal, distant
 
     def forward(self, segments: Segments) -> Tensor:
         """The bias (1, H, T, T) of all pairs of positions of segments of up to T tokens."""
@@ -116,13 +113,13 @@ class RelativeBias(nn.Module):
 
     def _bucket(self, distance: Tensor) -> Tensor:
         """The bucket of each distance, which is positive for keys before the query."""
-        buckets, later = _BUCKETS, torch.zeros_like(distance)
+        buckets, later = len(self.weight_BH), torch.zeros_like(distance)
         if not self.causal:
             buckets //= 2
             later = (distance < 0) * buckets
             distance = distance.abs()
         distance = distance.clamp(min=0)
         exact = buckets // 2
-        logarithm = torch.log(distance.clamp(min=1).float() / exact) / math.log(_DISTANT / exact)
+        logarithm = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.distant / exact)
         shared = (exact + (logarithm * (buckets - exact)).long()).clamp(max=buckets - 1)
         return later + torch.where(distance < exact, distance, shared)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.search.constraint import Constraint
+from transduce.search.constraint import Constraint, SymbolRule
 from transduce.search.decoder import (
     NEVER_GENERATED,
     Decoder,
@@ -78,6 +78,7 @@ def beam_search_steps(
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
     constraint: Constraint | None = None,
+    symbols: SymbolRule | None = None,
     device: torch.device | str = "cpu",
     on_step: Callable[[Extensions], object] | None = None,
 ) -> SearchSteps:
@@ -86,7 +87,8 @@ def beam_search_steps(
     The output of sentence b has at most limits[b] tokens and starts with prefixes[b]. It has at least `min_length`
     tokens, those of the prefix included, unless its limit is lower; 0 is the paper's search. A sentence is done when
     none of its alive hypotheses can still overtake the finished ones, so stopping early never changes the result.
-    A `constraint` applies in addition to all of these. `on_step` is called after every step.
+    A `constraint` applies in addition to all of these, and so do `symbols`, except in a prefix. `on_step` is
+    called after every step.
     """
     B, W, T = len(limits), beam, max(limits) + 1
     assert 1 <= nbest <= beam
@@ -107,7 +109,7 @@ def beam_search_steps(
     for t in range(T):
         logits_RV, state = decoder.step(token_R, state)
         log_prob_BWV = logits_RV.float().log_softmax(-1).view(len(beams.sentence_B), W, -1)
-        _mask_forbidden(log_prob_BWV, t, beams, prefixes, min_length, no_repeat)
+        _mask_forbidden(log_prob_BWV, t, beams, prefixes, min_length, no_repeat, symbols)
         if constraint:
             allowed_BWV = constraint.allowed(beams.sentence_B, beams.alive_BWT[:, :, :t], log_prob_BWV.shape[2])
             log_prob_BWV.masked_fill_(~allowed_BWV, -torch.inf)
@@ -136,11 +138,13 @@ def _mask_forbidden(
     prefixes: Sequence[Sequence[int]] | None,
     min_length: int,
     no_repeat: int,
+    symbols: SymbolRule | None,
 ) -> None:
     """Set the log-probabilities of tokens that are not allowed next to -inf.
 
     These are markers, at the limit all tokens but the end marker, within a prefix all tokens but the prefix's, and
-    otherwise tokens that would repeat an n-gram and, before the minimum length, the end marker.
+    otherwise tokens that would repeat an n-gram, symbols that are not wanted or written, and the end marker before all
+    symbols are written and before the minimum length.
     """
     log_prob_BWV[:, :, NEVER_GENERATED] = -torch.inf
     at_limit_B = beams.limit_B == t
@@ -155,9 +159,13 @@ def _mask_forbidden(
             log_prob_BWV[index, :, prefix[t]] = forced_W
         elif no_repeat:
             block_repeated_ngrams(log_prob_BWV[index], beams.alive_BWT[index], t, no_repeat)
+    if not (symbols or t < min_length):
+        return
+    in_prefix = [t < len(prefixes[sentence]) if prefixes else False for sentence in beams.sentence_B]
+    exempt_B = at_limit_B | torch.tensor(in_prefix, device=at_limit_B.device)
+    if symbols:
+        symbols.apply(log_prob_BWV, beams.sentence_B, beams.alive_BWT[:, :, :t], exempt_B)
     if t < min_length:
-        in_prefix = [t < len(prefixes[sentence]) if prefixes else False for sentence in beams.sentence_B]
-        exempt_B = at_limit_B | torch.tensor(in_prefix, device=at_limit_B.device)
         forbid_end(log_prob_BWV.flatten(0, 1), exempt_B.repeat_interleave(log_prob_BWV.shape[1]))
 
 

@@ -8,6 +8,9 @@ from transduce.models.any_model import AnyModel
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
 
+MOST_RESERVED = 31
+"""The fast engines note in the bits of an integer which symbols an output lacks."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -19,6 +22,10 @@ class Job:
     """Forced prefix: the tokens the output must begin with."""
     terms: tuple[int, ...] = field(default=(), kw_only=True)
     """Tokens that the output may need, such as those of a glossary's terms; they are added to a lexical shortlist."""
+    reserved: range = field(default=range(0), kw_only=True)
+    """Symbols, at most MOST_RESERVED, of which the output contains only those in `once`."""
+    once: tuple[int, ...] = field(default=(), kw_only=True)
+    """Reserved symbols that the output contains exactly once: it does not end without them, except at its limit."""
     options: SearchConfig | None = field(default=None, kw_only=True)
     """Options of this job, if they differ from those of its session; only if the engine has `mixed_options`."""
 

@@ -9,6 +9,7 @@ from transduce.config import require
 
 T = TypeVar("T")
 
+_LEAST_TEMPERATURE = 0.001
 _COMPARISONS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le}
 
 
@@ -88,6 +89,10 @@ class SearchConfig:
             require(accepted, f"{option.name} must be {_KINDS[kind]}, not {value!r:.40}")
             within = unset or all(_COMPARISONS[name](value, bound) for name, bound in bounds.items())
             require(within, f"{option.name} must be {describe_bounds(bounds)}")
+        require(
+            self.temperature == 0 or self.temperature >= _LEAST_TEMPERATURE,
+            f"temperature must be 0 or at least {_LEAST_TEMPERATURE}: scores divided by less are infinite",
+        )
         require(
             self.sample or self.nbest <= self.beam,
             f"nbest must be at most beam unless sample is set, but nbest is {self.nbest} and beam is {self.beam}",

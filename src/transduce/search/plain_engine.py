@@ -10,7 +10,7 @@ from transduce.data.batch import Stream
 from transduce.models.any_model import AnyModel
 from transduce.models.model import Model
 from transduce.nn.segments import pack_tokens
-from transduce.search.constraint import MakeConstraint
+from transduce.search.constraint import MakeConstraint, SymbolRule
 from transduce.search.decoder import Decoder, Hypothesis, SearchSteps
 from transduce.search.engine import Job, cannot_generate, output_limit
 from transduce.search.options import SearchConfig
@@ -115,6 +115,8 @@ class PlainSession:
         # The seed of sampling depends on the first job's key, so that batches draw different random numbers.
         config = replace(self._config, seed=(self._config.seed + 1_000_003 * self._batch[0][0]) % 2**31)
         constraint = self._constrain([job.tokens for job in jobs], model.device) if self._constrain else None
+        reserved = jobs[0].reserved
+        assert all(job.reserved == reserved for job in jobs)
         return search_steps(
             model,
             Stream(*pack_tokens([[*job.tokens, EOS] for job in jobs], model.device)),
@@ -123,4 +125,5 @@ class PlainSession:
             [job.prefix for job in jobs] if any(job.prefix for job in jobs) else None,
             model.device,
             constraint,
+            SymbolRule(reserved, [job.once for job in jobs], model.device) if reserved else None,
         )

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from transduce.search.constraint import Constraint
+from transduce.search.constraint import Constraint, SymbolRule
 from transduce.search.decoder import (
     NEVER_GENERATED,
     Decoder,
@@ -112,6 +112,7 @@ def roll_out_steps(
     no_repeat: int = 0,
     prefixes: Sequence[Sequence[int]] | None = None,
     constraint: Constraint | None = None,
+    symbols: SymbolRule | None = None,
     first: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
 ) -> Iterator[RollOutStep]:
@@ -129,7 +130,7 @@ def roll_out_steps(
     token_BW = torch.tensor(first or [BOS] * len(limits), device=device)[:, None].expand(-1, rows)
 
     # Prefixes and limits need the log-probability of a given token.
-    greedy = choose is greedy_choice and not (no_repeat or min_length or prefixes or constraint)
+    greedy = choose is greedy_choice and not (no_repeat or min_length or prefixes or constraint or symbols)
 
     for t in range(max(limits) + 1):
         if greedy and isinstance(decoder, GreedyDecoder) and t < min(limits[sentence] for sentence in sentences):
@@ -141,6 +142,8 @@ def roll_out_steps(
             allowed_RV = log_prob_RV.index_fill(1, torch.tensor(NEVER_GENERATED, device=device), -torch.inf)
             if no_repeat:
                 block_repeated_ngrams(allowed_RV, generated_BWT.flatten(0, 1), t, no_repeat)
+            if symbols:
+                symbols.apply(allowed_RV.view(*finished_BW.shape, -1), sentences, generated_BWT[:, :, :t])
             if t < min_length:
                 forbid_end(allowed_RV)  # prefixes and limits, which may demand it, apply to the chosen token
             if constraint:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from transduce.search.beam import beam_search_steps
-from transduce.search.constraint import Constraint
+from transduce.search.constraint import Constraint, SymbolRule
 from transduce.search.decoder import Decoder, Hypothesis, SearchSteps, last_result
 from transduce.search.options import SearchConfig
 from transduce.search.sampling import greedy_choice, roll_out_search, sampler
@@ -20,9 +20,10 @@ def search(
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
     constraint: Constraint | None = None,
+    symbols: SymbolRule | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence, best first; those of sentence b have at most limits[b] tokens."""
-    return last_result(search_steps(decoder, source, limits, config, prefixes, device, constraint))
+    return last_result(search_steps(decoder, source, limits, config, prefixes, device, constraint, symbols))
 
 
 def search_steps(
@@ -33,11 +34,12 @@ def search_steps(
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
     constraint: Constraint | None = None,
+    symbols: SymbolRule | None = None,
 ) -> SearchSteps:
     """The same, one token of each hypothesis at a time."""
     common: dict[str, Any] = {
         "alpha": config.length_penalty, "min_length": config.min_length, "no_repeat": config.no_repeat,
-        "prefixes": prefixes, "device": device, "constraint": constraint,
+        "prefixes": prefixes, "device": device, "constraint": constraint, "symbols": symbols,
     }  # fmt: skip
     if config.sample:
         choose = sampler(config.temperature, config.top_k, config.top_p, config.seed, device, config.min_p)

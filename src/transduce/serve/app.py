@@ -1,7 +1,8 @@
 """The server's ASGI application."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,27 +11,36 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
+from transduce.errors import TransduceError
 from transduce.features import Registry
 from transduce.inspect.page import page_routes
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.documents import DocumentJobs, document_routes
 from transduce.serve.generation_queue import GenerationQueue
 from transduce.serve.libretranslate import libretranslate_routes
-from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits
+from transduce.serve.limits import HttpError, Limits
 from transduce.serve.metrics import ServerMetrics
-from transduce.serve.middleware import CLIENT_CLOSED_REQUEST, AdmissionMiddleware, ServerState
+from transduce.serve.middleware import AdmissionMiddleware, ServerState
 from transduce.serve.request_parsing import ErrorResponse, validation_message
 from transduce.serve.scheduler import Scheduler
 from transduce.serve.served_models import Detector, ServedModels
 from transduce.serve.translation_service import TranslationService
 from transduce.serve.v1 import v1_routes
+from transduce.serve.workers import Lane, Workers
 from transduce.version import __version__
 
 if TYPE_CHECKING:
     from transduce.language_model.generator import Generator
 
 PAGES: Registry[Any] = Registry("pages")
-"""Functions of features that make routes, given the translators, the seconds of a request and a check of its key."""
+"""Functions of features that make routes, given the translators, a function that runs work on a thread, and a check of
+the key of a request."""
+STALLED_SECONDS = 30.0
+"""Time after which a step of the scheduler, or work that nobody waits for any more, is taken to be stuck."""
+_INSPECTIONS = 8
+"""Maximum number of inspections that wait."""
+_CLOSE_SECONDS = 1.0
+"""Time in which the threads of the queues end."""
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -51,13 +61,14 @@ def make_app(
     scheduler = Scheduler(limits.queue, metrics)
     generation = GenerationQueue(limits.queue)
     state = ServerState()
+    workers, inspections = Workers(limits.queue, limits.work_seconds), Lane("inspections", _INSPECTIONS)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         jobs.close()
-        scheduler.close()
-        generation.close()
+        scheduler.close(_CLOSE_SECONDS)
+        generation.close(_CLOSE_SECONDS)
 
     # FastAPI's documentation pages would load scripts from other servers; the description itself is /openapi.json.
     app = FastAPI(
@@ -68,24 +79,29 @@ def make_app(
         docs_url=None,
         redoc_url=None,
     )
-    service = TranslationService(scheduler, limits)
+    service = TranslationService(scheduler, limits, workers)
     detector = Detector(models)
-    jobs = DocumentJobs(service, models, detector, limits)
+    jobs = DocumentJobs(service, models, detector)
     if models.models:
         app.include_router(libretranslate_routes(service, models, keys, detector, suggestions))
         app.include_router(document_routes(jobs, keys))
-        app.include_router(v1_routes(service, models, keys))
+        app.include_router(v1_routes(service, models, keys, detector))
         app.include_router(page_routes())
         translators = {model.name: model.translator for model in models.models}
         for make_routes in PAGES.values():
-            app.include_router(make_routes(translators, limits.seconds, keys.check))
+            app.include_router(make_routes(translators, partial(inspections.run, limits.seconds), keys.check))
     if generators:
         from transduce.serve.completions import completion_routes  # imports torch
 
-        app.include_router(completion_routes(generators, generation, limits, keys))
-    _add_monitoring_routes(app, scheduler, state, metrics)
+        app.include_router(completion_routes(generators, generation, limits, keys, workers))
+
+    def stalled_seconds() -> float:
+        overdue = workers.overdue_seconds, inspections.overdue_seconds
+        return max(scheduler.step_seconds, generation.step_seconds, *overdue)
+
+    _add_monitoring_routes(app, stalled_seconds, state, metrics)
     _add_error_handlers(app)
-    return AdmissionMiddleware(app, scheduler, limits, metrics, state, None if keys else hosts)
+    return AdmissionMiddleware(app, scheduler, limits, metrics, state, None if keys else hosts, bool(keys))
 
 
 def _describe(limits: Limits) -> str:
@@ -97,15 +113,18 @@ def _describe(limits: Limits) -> str:
     )
 
 
-def _add_monitoring_routes(app: FastAPI, scheduler: Scheduler, state: ServerState, metrics: ServerMetrics) -> None:
+def _add_monitoring_routes(
+    app: FastAPI, stalled_seconds: Callable[[], float], state: ServerState, metrics: ServerMetrics
+) -> None:
     def unavailable(description: str) -> dict[int | str, dict[str, Any]]:
         return {503: {"model": ErrorResponse, "description": description}}
 
     @app.get("/health", tags=["state"], responses=unavailable("The server must be restarted."))
     async def health() -> dict[str, str]:
-        """Whether the server is alive."""
-        if not scheduler.alive:
-            raise HttpError(503, "the scheduler has stopped; restart the server")
+        """Whether the server works: requests make progress."""
+        if (seconds := stalled_seconds()) > STALLED_SECONDS:
+            message = f"no progress for {seconds:.0f} s; restart the server"
+            raise HttpError(503, message, retry_after=int(STALLED_SECONDS))
         return {"status": "ok"}
 
     @app.get("/ready", tags=["state"], responses=unavailable("The server is shutting down."))
@@ -136,9 +155,9 @@ def _add_error_handlers(app: FastAPI) -> None:
     async def framework_error(_: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
 
-    @app.exception_handler(ClientDisconnectedError)
-    async def client_disconnected(_: Request, __: ClientDisconnectedError) -> Response:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    @app.exception_handler(TransduceError)
+    async def unusable_request(_: Request, error: TransduceError) -> Response:
+        return JSONResponse({"error": str(error)}, 400)
 
     @app.exception_handler(Exception)
     async def internal_error(_: Request, __: Exception) -> Response:

@@ -55,6 +55,7 @@ def serve(
     if missing := [name for name in _NEEDED if not find_spec(name)]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'transduce[serve]'")
     with announce("loading the server"):
+        from transduce.fast.native.shortlist import model_shortlist
         from transduce.files.pair_formats import JSONL
         from transduce.models.folder import find_model, read_card
         from transduce.serve.api_keys import ApiKeys
@@ -81,6 +82,7 @@ def serve(
                 generators[name] = Generator.load(folder, device=device, engine=engine, threads=threads)
             else:
                 translator = Translator.load(folder, device=device, engine=engine, threads=threads, **options)
+                model_shortlist(translator.any_model)  # read now, as the folder may be replaced later
                 if translator.config.shortlist:
                     translator.engine_for(translator.config)  # an error if there is none
                 translators.append((name, translator))

@@ -12,16 +12,15 @@ from typing import Any, cast
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.concurrency import run_in_threadpool
 
-from transduce.errors import ConfigError
+from transduce.deadline import check_deadline
 from transduce.language_model.generator import GenerationEvent, Generator, TextScore, stop_texts
 from transduce.search.options import SamplingOptions
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.generation_queue import GenerationJob, GenerationQueue, Result
-from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits
-from transduce.serve.pending import Pending
-from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, read_json, request_body
+from transduce.serve.limits import HttpError, Limits
+from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, Texts, read_json, request_body
+from transduce.serve.workers import Pending, Workers
 from transduce.tokenizers.symbols import BYTE_TOKEN, SPACE_MARK
 
 _MAX_STOPS = 16
@@ -46,14 +45,14 @@ class CompletionRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"example": _EXAMPLE})
     model: str | None = Field(None, description="Name of a model; by default the server's first language model.")
-    prompt: str | list[str] = Field("", description="Text to continue, or several texts.")
+    prompt: Texts = Field("", description="Text to continue, or several texts.")
     max_tokens: int | None = Field(None, ge=0, description="Maximum number of new tokens of an output; default 16.")
     temperature: float | None = Field(None, description="Temperature; 0 takes the most likely token.")
     top_p: float | None = Field(None, description="See the search options of /v1/translate.")
     top_k: int | None = Field(None, description="Not part of OpenAI's interface; see the search options.")
     min_p: float | None = Field(None, description="Not part of OpenAI's interface; see the search options.")
     n: int | None = Field(None, ge=1, description="Number of outputs for each prompt; default 1.")
-    stop: str | list[str] | None = Field(None, description="Text, or up to 16 texts, before which an output ends.")
+    stop: Texts | None = Field(None, description="Text, or up to 16 texts, before which an output ends.")
     seed: int | None = Field(None, description="Random seed; without it, outputs differ between requests.")
     stream: bool | None = Field(None, description="Send text as it is generated, as server-sent events.")
     stream_options: StreamOptions | None = None
@@ -147,7 +146,7 @@ class ModelList(BaseModel):
 
 
 def completion_routes(
-    generators: Mapping[str, Generator], queue: GenerationQueue, limits: Limits, keys: ApiKeys
+    generators: Mapping[str, Generator], queue: GenerationQueue, limits: Limits, keys: ApiKeys, workers: Workers
 ) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["language models"])
     started = int(time.time())
@@ -171,21 +170,18 @@ def completion_routes(
         With `stream`, the response is a stream of events with parts of the outputs; the last one is `[DONE]`.
         """
         keys.check(request)
-        body = await read_json(CompletionRequest, request)
+        body = await read_json(CompletionRequest, request, workers)
         name = next(iter(generators)) if body.model is None else body.model
         if name not in generators:
             raise HttpError(400, f"no such language model; available: {', '.join(generators)}")
         _check(body, limits)
         answer = _Answer(name, generators[name], body)
-        try:
-            work = answer.work()
-        except ConfigError as error:
-            raise HttpError(400, str(error)) from None
-        await run_in_threadpool(answer.count_prompt)
-        pending: Pending[Result | None] = Pending(request.receive, limits.seconds, "ask for fewer tokens")
+        work = answer.work()
+        await workers.run(sum(map(len, body.prompts)), answer.count_prompt)
+        pending: Pending[Result | None] = Pending(limits.seconds, "ask for fewer tokens")
         job = GenerationJob(work, pending.deliver, sum(map(len, body.prompts)) + body.new_tokens)
         queue.submit(job)
-        pending.watch(lambda: queue.drop(job))
+        pending.cancel_with(lambda: queue.drop(job))
         parts = _parts(answer, pending)
         if body.stream:
             return StreamingResponse(_events(answer, parts), media_type="text/event-stream")
@@ -253,6 +249,7 @@ class _Answer:
         """Count the tokens of the prompts; an error if one that is continued does not fit in the context."""
         generator, limit = self._generator, self._request.limit
         for text in self._request.prompts:
+            check_deadline()
             tokens = len(generator.tokenizer.encode_document(text))
             if limit and generator.unread_tokens(text, limit):
                 raise HttpError(
@@ -352,8 +349,6 @@ async def _events(answer: _Answer, parts: AsyncIterator[Choice]) -> AsyncIterato
     try:
         async for part in unsent:
             yield _event(answer.part(part).model_dump_json(exclude={"usage"}))
-    except ClientDisconnectedError:
-        return
     except Exception as error:  # too late for another status
         message = error.message if isinstance(error, HttpError) else "internal error"
         yield _event(json.dumps({"error": message}))

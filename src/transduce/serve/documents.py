@@ -7,33 +7,31 @@ import asyncio
 import logging
 import re
 import secrets
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
-from starlette.types import Message
 
 from transduce.documents.document import AlignedTranslation, Document, ReadOptions
 from transduce.documents.read import read_document
-from transduce.errors import DataError
+from transduce.errors import TransduceError
 from transduce.files.document_formats import DOCUMENT_SUFFIXES, document_format
 from transduce.files.languages import language_name
 from transduce.serve.api_keys import ApiKeys
-from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits, error_location
-from transduce.serve.pending import wait_for_disconnect
-from transduce.serve.request_parsing import ERROR_RESPONSES, MULTIPART, content_type
+from transduce.serve.limits import HttpError, error_location
+from transduce.serve.request_parsing import ERROR_RESPONSES, MULTIPART, content_type, parse_multipart
 from transduce.serve.served_models import AUTO, Detector, ServedModel, ServedModels
-from transduce.serve.translation_service import TranslationService
+from transduce.serve.translation_service import SplitTexts, TranslationService
 from transduce.translation.markup import TaggedText
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _TOGETHER = 32
 """Texts in one request to the scheduler, so that other clients need not wait for an entire document."""
@@ -51,12 +49,14 @@ class DocumentJob:
     """An unguessable name: whoever knows it may read the translation."""
     name: str
     """File name of the translation."""
-    total: int
+    cost: int
+    """Number of bytes of the document."""
+    total: int = 0
     """Number of texts."""
     done: int = 0
     state: Literal["running", "done", "failed"] = "running"
     error: HttpError | None = None
-    path: Path | None = None
+    content: bytes | None = None
     """The translated file."""
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[None] | None" = None
@@ -65,12 +65,10 @@ class DocumentJob:
 class DocumentJobs:
     """The documents of all clients."""
 
-    def __init__(self, service: TranslationService, models: ServedModels, detector: Detector, limits: Limits) -> None:
-        self._service, self._models, self._detector, self._limits = service, models, detector, limits
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+    def __init__(self, service: TranslationService, models: ServedModels, detector: Detector) -> None:
+        self._service, self._models, self._detector, self._limits = service, models, detector, service.limits
+        self.workers = service.workers
         self._jobs: dict[str, DocumentJob] = {}
-        self._reading = asyncio.Lock()
-        """Only one document is parsed at a time, which bounds memory."""
 
     async def start(self, data: bytes, file_name: str, source: str, target: str) -> DocumentJob:
         """Read a document and start its translation; HttpError if it cannot be read or exceeds a limit."""
@@ -82,28 +80,33 @@ class DocumentJobs:
         if not (kind := document_format(Path(name))):
             suffixes = ", ".join(document_suffixes())
             raise HttpError(400, f"files of this format are not translated; supported are {suffixes}")
-        options = ReadOptions(None if source == AUTO else source, target)
-        async with self._reading:
-            try:
-                document = await run_in_threadpool(read_document, kind, data, name, options)
-            except DataError as error:
-                raise HttpError(400, str(error)) from None
-        characters = sum(len(text.text) for text in document.texts)
-        if characters > self._limits.file_characters:
-            limit = self._limits.file_characters
-            raise HttpError(413, f"the file has {characters:,} characters, more than the {limit:,} allowed")
-        if source == AUTO:
-            sample = " ".join(text.text for text in document.texts[:_SAMPLE])
-            source, _ = await self._detector.source(sample, target)
-            if source == target:
-                raise HttpError(400, f"the file is already in {language_name(target)} ({target})")
-        model = self._models.by_languages(source, target)
         path = Path(name)
-        job = DocumentJob(secrets.token_urlsafe(24), f"{path.stem}.{target}{path.suffix}", total=len(document.texts))
-        self._forget_oldest()
-        self._jobs[job.id] = job
+        job = DocumentJob(secrets.token_urlsafe(24), f"{path.stem}.{target}{path.suffix}", cost=len(data))
+        self._jobs[job.id] = job  # while it is read, it counts as running
+        try:
+            options = ReadOptions(None if source == AUTO else source, target)
+            document = await self._work(job, read_document, kind, data, name, options)
+            job.total = len(document.texts)
+            characters = sum(len(text.text) for text in document.texts)
+            if characters > self._limits.file_characters:
+                limit = self._limits.file_characters
+                raise HttpError(413, f"the file has {characters:,} characters, more than the {limit:,} allowed")
+            if source == AUTO:
+                sample = " ".join(text.text for text in document.texts[:_SAMPLE])
+                source, _ = await self._work(job, self._detector.source, sample, target)
+                if source == target:
+                    raise HttpError(400, f"the file is already in {language_name(target)} ({target})")
+            model = self._models.by_languages(source, target)
+        except BaseException:
+            self.delete(job)
+            raise
         job.task = asyncio.create_task(self._run(job, document, model, target))
         return job
+
+    async def _work(self, job: DocumentJob, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run work on a document on the thread for its size, in the time that a file may take."""
+        lane = self.workers.lane(job.cost)
+        return await lane.run(self._limits.file_seconds, lambda: work(*args, **kwargs))
 
     def get(self, name: str) -> DocumentJob:
         """The job with this id; 404 if there is none, or if it was deleted."""
@@ -112,18 +115,14 @@ class DocumentJobs:
         raise HttpError(404, "no such file; it may have been deleted")
 
     def delete(self, job: DocumentJob) -> None:
-        """Stop a translation, and delete its file."""
+        """Stop a translation, and forget its file."""
         self._jobs.pop(job.id, None)
         if job.task:
             job.task.cancel()
-        if job.path:
-            job.path.unlink(missing_ok=True)
 
     def close(self) -> None:
         for job in list(self._jobs.values()):
             self.delete(job)
-        if self._folder:
-            self._folder.cleanup()
 
     async def _run(self, job: DocumentJob, document: Document, model: ServedModel, target: str) -> None:
         try:
@@ -132,13 +131,15 @@ class DocumentJobs:
                 for texts in self._batches(document.texts):
                     outputs += await self._translate(texts, model, target)
                     job.done = len(outputs)
-                content = await run_in_threadpool(document.write, outputs)
-                job.path = await run_in_threadpool(self._store, job.id, content)
+                job.content = await self._work(job, document.write, outputs)
             job.state = "done"
+            self._forget_oldest()
         except TimeoutError:
             job.error = HttpError(503, f"not finished within {self._limits.file_seconds:g} s; split the file")
         except HttpError as error:
             job.error = error
+        except TransduceError as error:
+            job.error = HttpError(400, str(error))
         except Exception as error:
             _log.error("a document could not be translated: %s", error_location(error))
             job.error = HttpError(500, "internal error")
@@ -167,30 +168,22 @@ class DocumentJobs:
         to = target if model.translator.tagged else None
         while True:
             try:
-                pending = await self._service.accept(_never, model, [text.text for text in texts], to=to, align=align)
+                pending = await self._service.accept(model, [text.text for text in texts], to=to, align=align)
                 break
             except HttpError as error:
                 if error.status != 429:
                     raise
             await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
         split = await pending.all()
-        results = []
-        for lines in split.texts:
-            output = split.outputs(lines)[0]
-            results.append(AlignedTranslation(output.text, split.aligned_spans(lines, output)))
-        return results
-
-    def _store(self, name: str, content: bytes) -> Path:
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="transduce-")
-        path = Path(self._folder.name) / name
-        path.write_bytes(content)
-        return path
+        return await self.workers.run(split.cost, _aligned, split)
 
     def _forget_oldest(self) -> None:
+        """Delete the oldest files while there are too many, or their sum is too large."""
         finished = [job for job in self._jobs.values() if job.state != "running"]
-        for job in finished[: max(0, len(finished) - self._limits.kept_files + 1)]:
-            self.delete(job)
+        sizes = accumulate(len(job.content or b"") for job in reversed(finished))
+        for number, (job, size) in enumerate(zip(reversed(finished), sizes, strict=True)):
+            if number >= self._limits.kept_files or (number and size > self._limits.kept_bytes):
+                self.delete(job)
 
 
 def document_suffixes() -> list[str]:
@@ -204,9 +197,10 @@ def _safe_name(name: str) -> str:
     return f"{stem or 'file'}{suffix}"
 
 
-async def _never() -> Message:
-    """A `receive` of a client that stays connected."""
-    return await asyncio.get_running_loop().create_future()
+def _aligned(split: SplitTexts) -> list[AlignedTranslation]:
+    """The best translation of each text."""
+    outputs = [(lines, split.outputs(lines)[0]) for lines in split.texts]
+    return [AlignedTranslation(output.text, split.aligned_spans(lines, output)) for lines, output in outputs]
 
 
 # Routes
@@ -248,16 +242,14 @@ def document_routes(jobs: DocumentJobs, keys: ApiKeys) -> APIRouter:
     async def start(request: Request) -> DocumentJob:
         if content_type(request) != MULTIPART:
             raise HttpError(415, f"send a form ({MULTIPART}) with a file")
-        try:
-            async with request.form(max_files=1, max_fields=20) as form:
-                fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
-                keys.check(request, fields.get("api_key"))
-                file = form.get("file")
-                if not isinstance(file, UploadFile) or not file.filename:
-                    raise HttpError(400, "file: a file with a name is required")
-                data, name = await file.read(), file.filename
-        except HTTPException as error:
-            raise HttpError(400, str(error.detail)) from None
+        body = await request.body()
+        form = dict(await jobs.workers.run(len(body), parse_multipart, request, body, max_files=1, max_fields=20))
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        keys.check(request, fields.get("api_key"))
+        file = form.get("file")
+        if not isinstance(file, UploadFile) or not file.filename:
+            raise HttpError(400, "file: a file with a name is required")
+        data, name = await file.read(), file.filename
         target = fields.get("target", "")
         if not target:
             raise HttpError(400, "target: a language code is required")
@@ -267,16 +259,11 @@ def document_routes(jobs: DocumentJobs, keys: ApiKeys) -> APIRouter:
     async def translate_file(request: Request) -> TranslatedFile:
         """Translate a file; the answer comes when it is done, and tells where the translation is."""
         job = await start(request)
-        waiting = [asyncio.create_task(job.finished.wait()), asyncio.create_task(wait_for_disconnect(request.receive))]
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await job.finished.wait()
         finally:
-            for task in waiting:
-                task.cancel()
             if not job.finished.is_set():
                 jobs.delete(job)
-        if not job.finished.is_set():
-            raise ClientDisconnectedError
         if job.error:
             raise job.error
         return TranslatedFile(translatedFileUrl=str(request.base_url).rstrip("/") + _path(job))
@@ -285,14 +272,14 @@ def document_routes(jobs: DocumentJobs, keys: ApiKeys) -> APIRouter:
     async def download_file(name: str) -> Response:
         """A translated file; its name cannot be guessed, and it is deleted after some time."""
         job = jobs.get(name.partition(".")[0])
-        if job.path is None:
+        if job.content is None:
             raise HttpError(404, "no such file; it may have been deleted")
         headers = {
             "content-disposition": f"attachment; filename*=UTF-8''{quote(job.name)}",  # never shown as a page
             "x-content-type-options": "nosniff",
             "cache-control": "private, no-store",
         }
-        return FileResponse(job.path, media_type="application/octet-stream", headers=headers)
+        return Response(job.content, media_type="application/octet-stream", headers=headers)
 
     @router.post("/v1/documents", tags=["v1"], status_code=202, responses=ERROR_RESPONSES, openapi_extra=_FORM)
     async def start_document(request: Request) -> DocumentStatus:

@@ -61,6 +61,7 @@ class GenerationQueue:
         self._least_used = 0.0
         """Weighted seconds that the job chosen last had used when it was chosen."""
         self._closing = False
+        self._step_started: float | None = None
         self._thread: threading.Thread | None = None
 
     def submit(self, job: GenerationJob) -> None:
@@ -80,24 +81,31 @@ class GenerationQueue:
             self._dropped.add(job)
             self._changed.notify()
 
-    def close(self) -> None:
-        """Finish all jobs, then end the thread."""
+    @property
+    def step_seconds(self) -> float:
+        """How long the step that is running has taken so far."""
+        started = self._step_started
+        return 0.0 if started is None else perf_counter() - started
+
+    def close(self, seconds: float | None = None) -> None:
+        """Finish all jobs, then end the thread; give up after this time."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         if self._thread:
-            self._thread.join()
+            self._thread.join(seconds)
 
     def _run(self) -> None:
         while (job := self._next()) is not None:
             result: Result | Exception | None
-            start = perf_counter()
+            start = self._step_started = perf_counter()
             try:
                 result = next(job.results, None)
             except Exception as error:
                 _log.error("generation failed: %s", error_location(error))
                 result = error
             job.used_seconds += (perf_counter() - start) * (1 if job.small else _WEIGHT)
+            self._step_started = None
             job.deliver(result)
             if result is not None and not isinstance(result, Exception):
                 with self._changed:

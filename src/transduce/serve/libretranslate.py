@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,21 +12,25 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.concurrency import run_in_threadpool
 
+from transduce.deadline import check_deadline
 from transduce.documents.html_text import HtmlText
 from transduce.files.languages import language_name
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.documents import document_suffixes
 from transduce.serve.limits import HttpError
-from transduce.serve.request_parsing import ERROR_RESPONSES, FORMS, JSON, read_json_or_form, request_body
-from transduce.serve.served_models import AUTO, Detector, ServedModel, ServedModels
+from transduce.serve.request_parsing import ERROR_RESPONSES, FORMS, JSON, Texts, read_json_or_form, request_body
+from transduce.serve.served_models import AUTO, DETECTION_COST, Detector, ServedModel, ServedModels
 from transduce.serve.translation_service import RequestLine, SplitTexts, TranslationService
 from transduce.translation.markup import TaggedText
 from transduce.translation.projection import project
 
 _LEAST_PROBABILITY = 0.01
 """Probability below which a language is not mentioned."""
+_STORING_COST = 400
+"""Cost of detecting the language of a text, and of storing a suggestion, in characters that are translated."""
+_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+"""A language code, or the name of a model."""
 _STORING = threading.Lock()
 
 
@@ -35,7 +40,7 @@ class TranslateRequest(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={"example": {"q": "A man sleeps on a green sofa.", "source": "en", "target": "de"}}
     )
-    q: str | list[str] = Field(description="A text or a list of texts; each line is translated separately.")
+    q: Texts = Field(description="A text or a list of texts; each line is translated separately.")
     source: str = Field(description="Language code, or auto to detect it.")
     target: str = Field(description="Language code, or the name of a model.")
     format: Literal["text", "html"] = "text"
@@ -54,7 +59,7 @@ class DetectRequest(BaseModel):
     """A request for the language of a text; unknown fields are ignored."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"q": "A man sleeps on a green sofa."}})
-    q: str | list[str] = Field(description="A text or a list of texts.")
+    q: Texts = Field(description="A text or a list of texts.")
     api_key: str | None = None
 
 
@@ -123,6 +128,7 @@ def libretranslate_routes(
 ) -> APIRouter:
     """LibreTranslate's routes; suggested translations are added to the file `suggestions`."""
     router = APIRouter(tags=["LibreTranslate"])
+    workers = service.workers
 
     @router.post(
         "/translate",
@@ -132,22 +138,22 @@ def libretranslate_routes(
     )
     async def translate(request: Request) -> TranslateResponse:
         """Translate one text or several, as plain text or HTML."""
-        body = await read_json_or_form(TranslateRequest, request)
+        body = await read_json_or_form(TranslateRequest, request, workers)
         keys.check(request, body.api_key)
         texts = [body.q] if isinstance(body.q, str) else body.q
-        pages = [HtmlText(text) for text in texts] if body.format == "html" else None
+        pages = await _parse_pages(service, texts) if body.format == "html" else None
         detected, languages = None, [body.source] * len(texts)
         if body.source == AUTO:
             plain = texts if pages is None else [" ".join(text.text for text in page.texts) for page in pages]
-            service.check_size(plain, [])  # detection takes time for each text
-            ranked = [await detector.source(text, body.target) for text in plain]
+            service.check_size(plain)  # detection takes time for each text
+            ranked = await workers.run(DETECTION_COST * len(plain), detector.sources, plain, body.target)
             languages = [language for language, _ in ranked]
             if AUTO not in languages:
                 detected = [_detected(language, probability) for language, probability in ranked]
         outputs = [[text] for text in texts]  # one in the target language stays as it is, as with LibreTranslate
         for model, indices in _texts_by_model(models, languages, body.target):
             chosen = [pages[index] for index in indices] if pages else [texts[index] for index in indices]
-            for index, nbest in zip(indices, await _translate(service, request, body, model, chosen), strict=True):
+            for index, nbest in zip(indices, await _translate(service, body, model, chosen), strict=True):
                 outputs[index] = nbest
         return _response(body, outputs, detected)
 
@@ -160,10 +166,13 @@ def libretranslate_routes(
     @router.post("/detect", responses=ERROR_RESPONSES, openapi_extra=request_body(DetectRequest, JSON, *FORMS))
     async def detect(request: Request) -> list[DetectedLanguage]:
         """The language of a text, among those of the server, most probable first."""
-        body = await read_json_or_form(DetectRequest, request)
+        body = await read_json_or_form(DetectRequest, request, workers)
         keys.check(request, body.api_key)
-        text = body.q if isinstance(body.q, str) else " ".join(body.q)
-        ranking = await detector.rank(text) or [(_languages(models)[0].code, 0.0)]
+        texts = [body.q] if isinstance(body.q, str) else body.q
+        service.check_size(texts)
+        ranking = await workers.run(DETECTION_COST, detector.rank, " ".join(texts)) or [
+            (_languages(models)[0].code, 0.0)
+        ]
         return [
             _detected(code, probability)
             for rank, (code, probability) in enumerate(ranking)
@@ -173,14 +182,14 @@ def libretranslate_routes(
     @router.post("/suggest", responses=ERROR_RESPONSES, openapi_extra=request_body(SuggestRequest, JSON, *FORMS))
     async def suggest(request: Request) -> SuggestResponse:
         """Store a suggested translation, if the server was started with a file for suggestions."""
-        body = await read_json_or_form(SuggestRequest, request)
+        body = await read_json_or_form(SuggestRequest, request, workers)
         keys.check(request, body.api_key)
         if suggestions is None:
             raise HttpError(403, "this server accepts no suggestions; start it with --suggestions FILE")
-        size = len(body.q) + len(body.s)
-        if size > service.limits.characters:
-            raise HttpError(413, f"{size:,} characters are more than the {service.limits.characters:,} allowed")
-        await run_in_threadpool(_store_suggestion, suggestions, body, service.limits.suggestion_bytes)
+        service.check_size([body.q], [body.s, body.source, body.target])
+        if not (_CODE.fullmatch(body.source) and _CODE.fullmatch(body.target)):
+            raise HttpError(400, "source and target must be language codes, e.g. en and pt-BR")
+        await workers.run(_STORING_COST, _store_suggestion, suggestions, body, service.limits.suggestion_bytes)
         return SuggestResponse(success=True)
 
     @router.get("/frontend/settings")
@@ -216,9 +225,17 @@ def _texts_by_model(
     return groups.values()
 
 
+async def _parse_pages(service: TranslationService, texts: Sequence[str]) -> list[HtmlText]:
+    size, most = sum(map(len, texts)), service.limits.html_characters
+    if size > most:
+        raise HttpError(413, f"{size:,} characters with tags are more than the {most:,} allowed")
+    if len(texts) > service.limits.sentences:
+        raise HttpError(413, f"{len(texts):,} texts are more than the {service.limits.sentences:,} allowed")
+    return await service.workers.run(size, lambda: [HtmlText(text) for text in texts])
+
+
 async def _translate(
     service: TranslationService,
-    request: Request,
     body: TranslateRequest,
     model: ServedModel,
     texts: Sequence[str] | Sequence[HtmlText],
@@ -234,11 +251,12 @@ async def _translate(
         nbest = body.alternatives + 1
         options = {"nbest": nbest, "beam": max(nbest, model.translator.config.beam)}
     to = body.target if model.translator.tagged else None
-    accepted = await service.accept(request.receive, model, plain, to=to, align=align or False, **options)
+    accepted = await service.accept(model, plain, to=to, align=align or False, **options)
     split = await accepted.all()
     if documents:
-        return await run_in_threadpool(_fill, documents, split)
-    return [[output.text for output in split.outputs(lines)] for lines in split.texts]
+        size = sum(document.size for document in documents)
+        return await service.workers.run(size * (body.alternatives + 1), _fill, documents, split)
+    return await service.workers.run(split.cost, _texts, split)
 
 
 def _response(
@@ -285,6 +303,11 @@ def _store_suggestion(path: Path, body: SuggestRequest, most_bytes: int) -> None
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
+def _texts(split: SplitTexts) -> list[list[str]]:
+    """The n-best list of each text."""
+    return [[output.text for output in split.outputs(lines)] for lines in split.texts]
+
+
 def _fill(documents: list[HtmlText], split: SplitTexts) -> list[list[str]]:
     """The n-best list of each document, from the n-best lists of its texts."""
     filled, texts = [], iter(split.texts)
@@ -297,4 +320,5 @@ def _fill(documents: list[HtmlText], split: SplitTexts) -> list[list[str]]:
 
 def _project(tagged: TaggedText, split: SplitTexts, lines: Sequence[RequestLine]) -> list[str]:
     """The HTML of each translation of a text."""
+    check_deadline()
     return [project(tagged, output.text, split.aligned_spans(lines, output)) for output in split.outputs(lines)]

@@ -14,10 +14,14 @@ class Limits:
     """Maximum size of a request body."""
     characters: int = 20_000
     """Maximum number of characters of all texts of a request, its prefix and its glossary."""
+    html_characters: int = 200_000
+    """Maximum number of characters of all HTML texts of a request, with their tags."""
     sentences: int = 1_000
     """Maximum number of lines of all texts of a request."""
     terms: int = 1_000
     """Maximum number of terms of a glossary."""
+    term_characters: int = 200
+    """Maximum number of characters of a term of a glossary, and of its translation."""
     file_bytes: int = 10_000_000
     """Maximum size of a request body with a file to translate."""
     file_characters: int = 1_000_000
@@ -28,6 +32,8 @@ class Limits:
     """Maximum number of files that are being translated; further files are refused with 429."""
     kept_files: int = 64
     """Maximum number of translated files that wait for their download; the oldest is deleted first."""
+    kept_bytes: int = 100_000_000
+    """Maximum size of all these files, which are in memory; the oldest is deleted first."""
     kept_minutes: float = 30.0
     """Time after which a translated file is deleted."""
     suggestion_bytes: int = 100_000_000
@@ -38,7 +44,7 @@ class Limits:
     """Maximum value of the search option nbest."""
     output_tokens: int = 400_000
     """Maximum cost of a request: the sum of the maximum lengths of all outputs, in tokens, times beam (nbest, if sample
-    is set)."""
+    is set), with the searches that may be repeated because an output must contain certain text."""
     max_extra: int = 200
     """Maximum value of the search option max_extra."""
     max_length: int = 1_000
@@ -47,6 +53,8 @@ class Limits:
     """Maximum number of queued requests; further requests are refused with 429."""
     seconds: float = 60.0
     """Timeout of a request, from its acceptance to its last translation."""
+    work_seconds: float = 30.0
+    """Timeout of each piece of work of a request outside of the search, such as parsing HTML."""
     receive_seconds: float = 10.0
     """Timeout for receiving the headers of a request, and again for its body."""
     send_seconds: float = 30.0
@@ -71,10 +79,6 @@ class QueueFullError(HttpError):
 
     def __init__(self) -> None:
         super().__init__(429, "too many requests are waiting; try again in a moment", retry_after=1)
-
-
-class ClientDisconnectedError(Exception):
-    """The client has closed its connection."""
 
 
 def error_location(error: BaseException) -> str:

@@ -1,4 +1,7 @@
-"""ASGI middleware for admission control: checks size, host and load of each request, and counts and logs it."""
+"""ASGI middleware for admission control: checks size, host and load of each request, and counts and logs it.
+
+It ends a request whose client has disconnected or whose time is over, by cancelling its task.
+"""
 
 import asyncio
 import json
@@ -6,11 +9,12 @@ import logging
 import re
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transduce.serve.limits import ClientDisconnectedError, HttpError, Limits, QueueFullError, error_location
+from transduce.serve.limits import HttpError, Limits, QueueFullError, error_location
 from transduce.serve.metrics import ServerMetrics
 from transduce.serve.scheduler import Scheduler
 
@@ -29,17 +33,27 @@ CLIENT_CLOSED_REQUEST = 499
 _MAX_DRAINED_BYTES = 32_000_000
 """Bytes beyond the limit that are read and discarded, so that the client can read the error response."""
 
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _PORT = re.compile(r":\d*$")
 
 _log = logging.getLogger(__name__)
 
 
+class ClientDisconnectedError(Exception):
+    """The client has closed its connection."""
+
+
 @dataclass
 class ServerState:
-    """Number of requests in flight, and whether the server is shutting down."""
+    """The requests in flight, and whether the server is shutting down."""
 
     draining: bool = False
-    in_flight: int = 0
+    tasks: "set[asyncio.Task[Any]]" = field(default_factory=set)
+    """The tasks of the requests in flight."""
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.tasks)
 
 
 class AdmissionMiddleware:
@@ -51,8 +65,10 @@ class AdmissionMiddleware:
         metrics: ServerMetrics,
         state: ServerState,
         hosts: Collection[str] | None = None,
+        has_keys: bool = False,
     ) -> None:
         self._app, self._scheduler, self._metrics, self._hosts = app, scheduler, metrics, hosts
+        self._has_keys = has_keys
         self.limits, self.state = limits, state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,49 +76,64 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        status = 0
-
-        async def send_and_record(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
+        response = _Response(send)
         try:
-            await self._handle(scope, receive, send_and_record)
+            await self._handle(scope, receive, response)
         except ClientDisconnectedError:
-            status = CLIENT_CLOSED_REQUEST
+            response.status = CLIENT_CLOSED_REQUEST
         except TimeoutError:
-            if not status:
-                message = f"not finished within {self.limits.seconds:g} s"
-                await _send_error(send_and_record, HttpError(503, message, retry_after=1))
+            message = f"not finished within {self.limits.seconds:g} s"
+            await response.send_error(HttpError(503, message, retry_after=1))
         except HttpError as error:
-            await _send_error(send_and_record, error)
+            await response.send_error(error)
         except Exception as error:
             _log.error("internal error: %s", error_location(error))
-            if not status:
-                await _send_error(send_and_record, HttpError(500, "internal error"))
+            await response.send_error(HttpError(500, "internal error"))
         path = scope["path"] if scope["path"] in KNOWN_PATHS else "other"
         seconds = time.perf_counter() - start
-        self._metrics.count_request(path, status, seconds)
-        if status != 429:  # under overload, logging would cost more than the responses; the metrics count them
-            _log.info("%s %d %.0f ms", path, status, 1000 * seconds)
+        self._metrics.count_request(path, response.status, seconds)
+        if response.status != 429:  # under overload, logging would cost more than the responses; metrics count them
+            _log.info("%s %d %.0f ms", path, response.status, 1000 * seconds)
 
-    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, response: "_Response") -> None:
         body = await self._read_body(scope, receive)
         self._check_host(scope)
-        if scope["method"] == "POST":
+        if scope["method"] not in _SAFE_METHODS:
+            self._check_site(scope)
             if self.state.draining:
                 raise HttpError(503, "the server is shutting down", retry_after=5)
             if self._scheduler.full:  # rejected before its body is parsed, which keeps the cost low
                 raise QueueFullError
-        self.state.in_flight += 1
+        task = asyncio.current_task()
+        assert task
+        self.state.tasks.add(task)
+        watcher = asyncio.create_task(_cancel_on_disconnect(task, receive, response))
+        seconds = self.limits.file_seconds if scope["path"] in FILE_PATHS else self.limits.seconds
         try:
-            seconds = self.limits.file_seconds if scope["path"] in FILE_PATHS else self.limits.seconds
             async with asyncio.timeout(seconds + self.limits.receive_seconds):
-                await self._app(scope, _replay(body, receive), send)
+                await self._app(scope, _replay(body, receive), response)
+        except asyncio.CancelledError:
+            if not watcher.done():  # the server ends
+                await response.send_error(HttpError(503, "the server is shutting down", retry_after=5))
+                raise
+            task.uncancel()
+            raise ClientDisconnectedError from None
         finally:
-            self.state.in_flight -= 1
+            watcher.cancel()
+            self.state.tasks.discard(task)
+
+    def _check_site(self, scope: Scope) -> None:
+        """Reject forms of other web sites, which browsers send without asking; they do not know the API keys."""
+        if self._has_keys:
+            return
+        site, origin = _header(scope, b"sec-fetch-site"), _header(scope, b"origin")
+        is_other = origin.startswith((b"http:", b"https:", b"null")) and origin.split(b"//")[-1] != _header(
+            scope, b"host"
+        )
+        if (site not in (b"same-origin", b"none")) if site else is_other:
+            raise HttpError(
+                403, "this server accepts no requests of pages of other sites; give it API keys to allow them"
+            )
 
     def _check_host(self, scope: Scope) -> None:
         """Reject other host names. This prevents DNS rebinding."""
@@ -153,11 +184,34 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return receive_after_body
 
 
-async def _send_error(send: Send, error: HttpError) -> None:
-    body = json.dumps({"error": error.message}).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
-    if error.status in (408, 413):
-        headers["connection"] = "close"  # the rest of the body may still arrive
-    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": error.status, "headers": pairs})
-    await send({"type": "http.response.body", "body": body})
+async def _cancel_on_disconnect(task: "asyncio.Task[Any]", receive: Receive, response: "_Response") -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if not response.is_complete:
+        task.cancel()
+
+
+class _Response:
+    """Sends a response, and records its status and whether it is complete."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.status, self.is_complete = send, 0, False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.is_complete = not message.get("more_body", False)
+        await self._send(message)
+
+    async def send_error(self, error: HttpError) -> None:
+        """Send an error, unless it is too late for that."""
+        if self.status:
+            return
+        body = json.dumps({"error": error.message}).encode()
+        headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+        if error.status in (408, 413):
+            headers["connection"] = "close"  # the rest of the body may still arrive
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self({"type": "http.response.start", "status": error.status, "headers": pairs})
+        await self({"type": "http.response.body", "body": body})

@@ -1,20 +1,35 @@
 """Parsing of requests, as JSON or as a form, and OpenAPI descriptions that the routes share."""
 
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
+from transduce.deadline import check_deadline
 from transduce.serve.limits import HttpError
+from transduce.serve.workers import Workers
 
 JSON = "application/json"
 _URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 FORMS = (_URLENCODED, MULTIPART)
 _MAX_FIELDS = 1000
+_MAX_MESSAGES = 100
+"""Number of invalid values up to which an error names them."""
+_BYTES_PER_COST = 50
+"""Bytes of JSON that take as long to parse as a character of text to translate."""
+_MAX_KEYS = 20_000
+"""Pydantic needs much time for many unknown keys, and no other thread runs in the meantime."""
+_CHUNK = 1 << 16
+T = TypeVar("T")
 Body = TypeVar("Body", bound=BaseModel)
+Texts = str | Annotated[list[str], Field(fail_fast=True)]
+"""A text or several; an error names only the first value that is not a text."""
 
 
 class ErrorResponse(BaseModel):
@@ -41,6 +56,8 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 def validation_message(error: ValidationError | RequestValidationError) -> str:
     """Describe a validation error in one line, without the client's text."""
     first = 1 if isinstance(error, RequestValidationError) else 0  # its locations begin with "body"
+    if isinstance(error, ValidationError) and error.error_count() > _MAX_MESSAGES:
+        return f"{error.error_count():,} values are invalid or unknown"  # pydantic could only list all of them
     messages = {".".join(map(str, detail["loc"][first:])): detail["msg"] for detail in error.errors()}
     return "; ".join(f"{field}: {message}" if field else message for field, message in messages.items())[:500]
 
@@ -50,34 +67,44 @@ def content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def read_json(schema: type[Body], request: Request) -> Body:
+async def read_json(schema: type[Body], request: Request, workers: Workers) -> Body:
     """Parse a JSON body with pydantic's parser, which rejects lone surrogates and limits nesting."""
     if content_type(request) != JSON:
         raise HttpError(415, f"send {JSON}")
-    try:
-        return schema.model_validate_json(await request.body())
-    except ValidationError as error:
-        raise HttpError(400, validation_message(error)) from None
+    body = await request.body()
+    if body.count(b'":') > _MAX_KEYS:
+        raise HttpError(413, f"the JSON has more than the {_MAX_KEYS:,} keys allowed")
+    return await workers.run(len(body) // _BYTES_PER_COST, _validated, schema.model_validate_json, body)
 
 
-async def read_json_or_form(schema: type[Body], request: Request) -> Body:
+async def read_json_or_form(schema: type[Body], request: Request, workers: Workers) -> Body:
     """Read the fields of a request: JSON, or a form and the query string, which is where deep-translator puts them.
 
     If the field `q` occurs several times, it is a list of texts.
     """
-    kind = content_type(request)
-    if kind == JSON:
-        return await read_json(schema, request)
-    in_url = _parse_fields(request.url.query)
+    if content_type(request) == JSON:
+        return await read_json(schema, request, workers)
+    body = await request.body()
+    return await workers.run(len(body), _read_form, schema, request, body)
+
+
+def _validated(validate: Callable[[T], Body], data: T) -> Body:
+    try:
+        return validate(data)
+    except ValidationError as error:
+        raise HttpError(400, validation_message(error)) from None
+
+
+def _read_form(schema: type[Body], request: Request, body: bytes) -> Body:
+    kind, in_url = content_type(request), _parse_fields(request.url.query)
     if kind == _URLENCODED:
         try:  # `curl -d` sends raw UTF-8, which Starlette would decode as Latin-1
-            pairs = _parse_fields((await request.body()).decode())
+            pairs = _parse_fields(body.decode())
         except UnicodeDecodeError:
             raise HttpError(400, "the form is not UTF-8") from None
     elif kind == MULTIPART:
-        async with request.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=2**31) as form:
-            pairs = form.multi_items()
-    elif in_url and not await request.body():
+        pairs = parse_multipart(request, body, max_files=0, max_fields=_MAX_FIELDS)
+    elif in_url and not body:
         pairs = []
     else:
         raise HttpError(415, f"send {JSON} or a form ({' or '.join(FORMS)})")
@@ -85,10 +112,31 @@ async def read_json_or_form(schema: type[Body], request: Request) -> Body:
     fields: dict[str, Any] = dict(pairs)
     if len(texts := [value for name, value in pairs if name == "q"]) > 1:
         fields["q"] = texts
+    return _validated(schema.model_validate, fields)
+
+
+def parse_multipart(
+    request: Request, body: bytes, *, max_files: int, max_fields: int
+) -> list[tuple[str, str | UploadFile]]:
+    """The fields of a form; files are in memory."""
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        for start in range(0, len(body), _CHUNK):
+            check_deadline()
+            yield body[start : start + _CHUNK]
+
+    parser = MultiPartParser(
+        request.headers, chunks(), max_files=max_files, max_fields=max_fields, max_part_size=len(body) + 1
+    )
+    parser.spool_max_size = len(body) + 1
+    parsing = parser.parse()
     try:
-        return schema.model_validate(fields)
-    except ValidationError as error:
-        raise HttpError(400, validation_message(error)) from None
+        parsing.send(None)
+    except StopIteration as parsed:
+        return list(parsed.value.multi_items())
+    except MultiPartException as error:
+        raise HttpError(400, error.message) from None
+    raise AssertionError("nothing is awaited, as all data is there")
 
 
 def _parse_fields(text: str) -> list[tuple[str, Any]]:

@@ -9,21 +9,27 @@ the current session starts at most one budget of jobs and then runs until it is 
 The queues share the thread's time rather than its steps, because one step of an engine may take as long as a hundred of
 another's. A queue of larger requests has a smaller share. Large requests therefore delay a small one much less than
 they would in one queue, and none waits forever.
+
+What follows a search, the completion of jobs, runs on the same thread in small steps and counts as time of the same
+queue: adding text that outputs lack, aligning them and estimating their confidence. The searches that it needs are
+requests of their own.
 """
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from time import perf_counter
+from time import monotonic, perf_counter
 
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, Job, Session, output_limit
 from transduce.search.options import SearchConfig
 from transduce.serve.limits import QueueFullError, error_location
 from transduce.serve.metrics import ServerMetrics
+from transduce.translation.stages.search import Searches
 from transduce.translation.text import Segment
 from transduce.translation.translation import Translation
 from transduce.translation.translator import Confidence, Translator
@@ -38,6 +44,8 @@ _RUNNING = 4
 """Number of requests of its largest size that a queue runs at once: each slows down the others."""
 _OLDEST_EVERY = 4
 """Of this many jobs, or sessions, one is of the oldest request; the others are of the one with the least work."""
+_COMPLETED_TOKENS = 512
+"""Number of output tokens of jobs that are completed together."""
 
 JobHypotheses = list[tuple[int, list[Hypothesis]]]
 """The index of each finished job within its request, with its hypotheses."""
@@ -53,7 +61,7 @@ class ScheduledRequest:
 
     translator: Translator
     config: SearchConfig
-    jobs: list[Segment]
+    jobs: Sequence[Segment]
     aligned: Collection[int]
     """Indices of the jobs whose outputs are aligned."""
     deliver: Callable[[JobTranslations | Exception], None]
@@ -63,6 +71,10 @@ class ScheduledRequest:
     started: int = 0
     """Number of jobs that have left the queue."""
     confidence: Confidence = False
+    completion: "Completion | None" = None
+    """What these searches are part of; None for a request of a client."""
+    dropped: bool = False
+    """Whether nobody waits for it any more."""
     remaining: int = field(init=False)
     """Cost of the jobs that are still in the queue."""
 
@@ -74,15 +86,63 @@ class ScheduledRequest:
         forced = min(self.config.min_length, output_limit(job, self.config, None))
         return (max(len(job.tokens), len(job.prefix), forced) + 1) * self.config.rows
 
-    def decode(self, finished: JobHypotheses) -> JobTranslations:
-        """Convert token ids to text."""
-        outputs: JobTranslations = []
+    @property
+    def client_request(self) -> "ScheduledRequest":
+        """The request of a client that this belongs to."""
+        return self.completion.request if self.completion else self
+
+    def completions(self, finished: JobHypotheses) -> "Iterator[Completion]":
+        """What follows the search of jobs, in portions of about equal cost."""
         for align in (False, True):
-            chosen = [(index, best) for index, best in finished if (index in self.aligned) == align]
-            jobs, hypotheses = [self.jobs[index] for index, _ in chosen], [best for _, best in chosen]
-            translations = self.translator.translations(jobs, hypotheses, self.config, align, self.confidence)
-            outputs += zip((index for index, _ in chosen), translations, strict=True)
-        return outputs
+            portion, tokens = JobHypotheses(), 0
+            for index, best in finished:
+                if (index in self.aligned) == align:
+                    portion.append((index, best))
+                    tokens += sum(len(hypothesis.tokens) for hypothesis in best)
+                    if tokens >= _COMPLETED_TOKENS:
+                        yield Completion(self, align, portion)
+                        portion, tokens = JobHypotheses(), 0
+            if portion:
+                yield Completion(self, align, portion)
+
+
+class Completion:
+    """Makes translations of the hypotheses of jobs, with searches in between."""
+
+    def __init__(self, request: ScheduledRequest, align: bool, finished: JobHypotheses) -> None:
+        self.request, self._indices = request, [index for index, _ in finished]
+        jobs = [request.jobs[index] for index in self._indices]
+        self._work: Searches[list[list[Translation]]] = request.translator.translation_searches(
+            jobs, [best for _, best in finished], request.config, align, request.confidence
+        )
+        self._hypotheses: dict[int, list[Hypothesis]] | None = None
+        """What the searches have found so far; None before the first step."""
+        self._needed = 0
+        self.translations: JobTranslations = []
+        """When the work is finished, the translations of the jobs."""
+
+    def add(self, found: JobHypotheses) -> bool:
+        """Add results of the searches; returns whether these were the last ones."""
+        assert self._hypotheses is not None
+        self._hypotheses |= dict(found)
+        return len(self._hypotheses) == self._needed
+
+    def advance(self) -> ScheduledRequest | None:
+        """Work until searches are needed, which are returned; None if the work is finished."""
+        request = self.request
+        try:
+            jobs: Sequence[Segment] = ()
+            while not jobs:
+                if self._hypotheses is None:
+                    jobs, config = next(self._work)
+                else:
+                    found = [self._hypotheses[index] for index in range(self._needed)]
+                    jobs, config = self._work.send(found)
+                self._hypotheses, self._needed = {}, len(jobs)
+        except StopIteration as result:
+            self.translations = list(zip(self._indices, result.value, strict=True))
+            return None
+        return ScheduledRequest(request.translator, config, jobs, (), request.deliver, completion=self)
 
 
 @dataclass(frozen=True)
@@ -128,16 +188,19 @@ class EngineQueue:
         """Request and job index by the key of the job in the session."""
         self._dropped: list[int] = []
         """Keys to drop from the session at its next step."""
+        self._completions: deque[Completion] = deque()
+        """What can be continued, in turns with the steps of the session."""
+        self._session_is_next = False
 
     @property
     def busy(self) -> bool:
-        """Whether there are waiting or running jobs."""
-        return bool(self._waiting or self._session)
+        """Whether there are waiting or running jobs, or such as are being completed."""
+        return bool(self._waiting or self._session or self._completions)
 
     @property
     def waiting(self) -> int:
-        """Number of requests with jobs in the queue."""
-        return sum(map(len, self._waiting.values()))
+        """Number of requests of clients with jobs in the queue."""
+        return sum(request.completion is None for requests in self._waiting.values() for request in requests)
 
     @property
     def running(self) -> int:
@@ -149,12 +212,26 @@ class EngineQueue:
 
     def drop(self, request: ScheduledRequest) -> int:
         """Remove a request from the queue, and from the session at its next step; returns the number of its jobs."""
-        removed = self._remove_waiting(request)
-        for key in [key for key, (owner, _) in self._running.items() if owner is request]:
+        waiting = [
+            other for requests in self._waiting.values() for other in requests if other.client_request is request
+        ]
+        removed = sum([self._remove_waiting(other) for other in waiting])
+        for key in [key for key, (other, _) in self._running.items() if other.client_request is request]:
             self._remove_running(key)
             self._dropped.append(key)
             removed += 1
+        self._completions = deque(completion for completion in self._completions if completion.request is not request)
         return removed
+
+    def next_completion(self) -> Completion | None:
+        """The completion whose turn it is; None if it is the session's."""
+        others = self._waiting or self._session
+        self._session_is_next = bool(others and self._completions and not self._session_is_next)
+        return self._completions.popleft() if self._completions and not self._session_is_next else None
+
+    def complete(self, completion: Completion) -> None:
+        """Continue a completion when it is its turn."""
+        self._completions.append(completion)
 
     def next_step(self) -> EngineStep:
         """Fill the session, or a new one, from its group."""
@@ -199,15 +276,15 @@ class EngineQueue:
 
     def fail(self) -> list[ScheduledRequest]:
         """Abandon the session; returns the requests that were running in it, which are removed."""
-        requests = list(dict.fromkeys(request for request, _ in self._running.values()))
-        for request in requests:
-            self._remove_waiting(request)
+        requests = list(dict.fromkeys(request.client_request for request, _ in self._running.values()))
         with suppress(Exception):  # the session has failed already
             if self._session:
                 self._session.drop(list(self._running))
         self._running.clear()
         self._running_cost = 0
         self._end_session()
+        for request in requests:
+            self.drop(request)
         return requests
 
     def _group_of(self, request: ScheduledRequest) -> Hashable:
@@ -276,6 +353,7 @@ class Scheduler:
         """Places in the queue reserved for requests that are being prepared."""
         self._next_key = 0
         self._closing = False
+        self._step_started: float | None = None
         self._thread = threading.Thread(target=self._run, name="transduce-scheduler", daemon=True)
         metrics.set_gauges(lambda: self.waiting, lambda: self.running)
         self._thread.start()
@@ -298,9 +376,12 @@ class Scheduler:
         return self.waiting >= self._max_waiting
 
     @property
-    def alive(self) -> bool:
-        """Whether the thread is running."""
-        return self._thread.is_alive()
+    def step_seconds(self) -> float:
+        """How long the step that is running has taken so far; infinite if the thread has ended."""
+        started = self._step_started
+        if not self._thread.is_alive():
+            return math.inf
+        return 0.0 if started is None else monotonic() - started
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
@@ -320,41 +401,50 @@ class Scheduler:
         engine = request.translator.engine_for(request.config)
         with self._changed:
             assert not self._closing
-            if not request.config.sample:  # sampling depends on the key, which must not depend on other requests
-                request.first_key = self._next_key
-                self._next_key += len(request.jobs)
-            size = size_of(request, engine)
-            queue = self._queues.setdefault((engine, size), EngineQueue(engine, size))
-            if not queue.busy:
-                queue.used_seconds = max(queue.used_seconds, self._least_used)  # idle time earns no priority
-            queue.enqueue(request)
+            self._enqueue(request, engine, size_of(request, engine))
             self._changed.notify()
+
+    def _enqueue(self, request: ScheduledRequest, engine: Engine, size: int) -> None:
+        if not request.config.sample:  # sampling depends on the key, which must not depend on other requests
+            request.first_key = self._next_key
+            self._next_key += len(request.jobs)
+        queue = self._queues.setdefault((engine, size), EngineQueue(engine, size))
+        if not queue.busy:
+            queue.used_seconds = max(queue.used_seconds, self._least_used)  # idle time earns no priority
+        queue.enqueue(request)
 
     def drop(self, request: ScheduledRequest) -> None:
         """Stop working on a request; has no effect if it is finished or unknown."""
         with self._changed:
+            request.dropped = True
             for queue in self._queues.values():
                 self._metrics.dropped.inc(queue.drop(request))
 
-    def close(self) -> None:
-        """Finish all submitted requests, then end the thread."""
+    def close(self, seconds: float | None = None) -> None:
+        """Finish all submitted requests, then end the thread; give up after this time."""
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(seconds)
 
     def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closing or any(queue.busy for queue in self._queues.values()))
-                busy = [queue for queue in self._queues.values() if queue.busy]
+                busy = [(queue, size) for (_, size), queue in self._queues.items() if queue.busy]
                 if not busy:
                     return
-                queue = min(busy, key=lambda queue: queue.used_seconds)
+                queue, size = min(busy, key=lambda item: item[0].used_seconds)
                 self._least_used = queue.used_seconds
-                step = queue.next_step()
-            self._metrics.steps.inc()
-            self._step(queue, step)
+                completion = queue.next_completion()
+                step = None if completion else queue.next_step()
+            self._step_started = monotonic()
+            if completion:
+                self._complete(queue, size, completion)
+            elif step:
+                self._metrics.steps.inc()
+                self._step(queue, step)
+            self._step_started = None
 
     def _step(self, queue: EngineQueue, step: EngineStep) -> None:
         start = perf_counter()
@@ -365,24 +455,42 @@ class Scheduler:
             with self._changed:
                 failed = queue.fail()
             for request in failed:
-                request.deliver(error)
+                self._fail(request, error)
             return
         with self._changed:
             queue.used_seconds += queue.weight * (perf_counter() - start)
-            finished = queue.finish(results)
-        for request, hypotheses in finished.items():
-            self._deliver(request, hypotheses)
+            for request, hypotheses in queue.finish(results).items():
+                if request.completion is None:
+                    for completion in request.completions(hypotheses):
+                        queue.complete(completion)
+                elif request.completion.add(hypotheses):
+                    queue.complete(request.completion)
 
-    def _deliver(self, request: ScheduledRequest, finished: JobHypotheses) -> None:
+    def _complete(self, queue: EngineQueue, size: int, completion: Completion) -> None:
+        """Continue a completion, and submit the searches that it needs or deliver its translations."""
+        start = perf_counter()
+        request = completion.request
         try:
-            translations = request.decode(finished)
+            searches = completion.advance()
         except Exception as error:
-            _log.error("outputs could not be decoded: %s", error_location(error))
-            request.deliver(error)
+            _log.error("outputs could not be completed: %s", error_location(error))
+            self._fail(request, error)
             return
+        with self._changed:
+            queue.used_seconds += queue.weight * (perf_counter() - start)
+            if request.dropped:
+                return
+            if searches:
+                self._enqueue(searches, request.translator.repairing_engine(request.config), size)
+                return
+        translations = completion.translations
         self._metrics.count_translations(
             sentences=len(translations),
             source_tokens=sum(len(request.jobs[index].tokens) for index, _ in translations),
             output_tokens=sum(len(best[0].tokens) for _, best in translations if best),
         )
         request.deliver(translations)
+
+    def _fail(self, request: ScheduledRequest, error: Exception) -> None:
+        self.drop(request)
+        request.deliver(error)

@@ -3,12 +3,17 @@
 import asyncio
 import errno
 import logging
+import math
+import os
+import resource
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import ip_address
+from time import monotonic
 from types import FrameType
 from typing import Any
 
@@ -27,6 +32,15 @@ _SEND_BUFFER = 1 << 18
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RETRY_SECONDS = 0.5
 """Time after which the server tries again to accept connections if there were too many."""
+_MAX_DESCRIPTORS = 65_536
+_RESERVED_DESCRIPTORS = 32
+"""File descriptors that are not for connections."""
+SHUTDOWN_SECONDS = 25.0
+"""Time that requests in flight, and clients that read their responses, have after the first signal."""
+_LAST_SECONDS = 8.0
+"""Time after that at which the operating system ends the process, whatever it does."""
+_PROBE_SECONDS = 0.5
+"""Time between looks whether a client that has closed its sending side is still there."""
 _SWITCH_INTERVAL = 0.0005
 """Seconds after which the scheduler's thread yields the interpreter to the event loop; Python's default is 5 ms."""
 
@@ -81,15 +95,27 @@ def serve_on(listening: socket.socket, app: AdmissionMiddleware, started: Callab
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
     )
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    _raise_descriptor_limit()
     _Server(config, app, started).run([listening])
 
 
+def _raise_descriptor_limit() -> None:
+    """Allow as many open files as the system lets this process have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _MAX_DESCRIPTORS)), hard))
+
+
 class _Server(uvicorn.Server):
-    """Finishes accepted requests before it stops; a second signal stops it immediately."""
+    """Finishes accepted requests before it stops, in a limited time; a second signal stops it immediately."""
 
     def __init__(self, config: uvicorn.Config, app: AdmissionMiddleware, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._state, self._started = app.state, started
+        self._end = math.inf
+        """When requests in flight are cancelled, by the clock of `time.monotonic`."""
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._max_connections = max(descriptors - _RESERVED_DESCRIPTORS, descriptors // 2)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Call `started` when the server accepts connections and handles signals."""
@@ -104,6 +130,7 @@ class _Server(uvicorn.Server):
         """Stop accepting connections, and close those that are open."""
         for task in self._accepting:
             task.cancel()
+        self.config.timeout_graceful_shutdown = max(1, round(min(self._end - monotonic(), SHUTDOWN_SECONDS)))
         await super().shutdown(sockets)
 
     async def _accept(self, listening: socket.socket) -> None:
@@ -113,6 +140,8 @@ class _Server(uvicorn.Server):
         refused = False
         while True:
             try:
+                if len(self.server_state.connections) >= self._max_connections:
+                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
                 connection, _ = await loop.sock_accept(listening)
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:  # otherwise, the client has already closed the connection
@@ -133,15 +162,24 @@ class _Server(uvicorn.Server):
         return protocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called on SIGTERM, SIGINT and SIGHUP."""
-        if self._state.draining:
-            self.should_exit = self.force_exit = True
+        """Called on the first SIGTERM, SIGINT or SIGHUP; the next one, or the alarm, ends the process at once.
+
+        The operating system does that, so it does not matter what the threads of the process do then.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, SHUTDOWN_SECONDS + _LAST_SECONDS)
         self._state.draining = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Stop once no request is in flight; uvicorn calls this ten times a second."""
-        if self._state.draining and not self._state.in_flight:
-            self.should_exit = True
+        """Stop once no request is in flight, or when their time is over; uvicorn calls this ten times a second."""
+        if self._state.draining:
+            self._end = min(self._end, monotonic() + SHUTDOWN_SECONDS)
+            if monotonic() > self._end:
+                for task in list(self._state.tasks):
+                    task.cancel()
+            if not self._state.in_flight:
+                self.should_exit = True
         return await super().on_tick(counter)
 
 
@@ -158,6 +196,8 @@ class _HttpProtocol(HttpToolsProtocol):
     _send_timer: asyncio.TimerHandle | None = None
     _unsent = 0
     """Bytes that were not yet sent when the timer was started."""
+    _is_half_closed = False
+    """Whether the client has closed its sending side."""
 
     def connection_made(self, transport: Any) -> None:
         self.parser: Any = _UpgradeIgnoringParser(self, self.parser)
@@ -175,6 +215,35 @@ class _HttpProtocol(HttpToolsProtocol):
             self._close()
         elif self._timer is None:
             self._start_timer()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn keeps no connection open
+        """Answer a client that has nothing more to send; returns whether the connection stays open.
+
+        The client may also have closed the connection. Then it refuses what it receives, which is an error of the
+        socket. It gets an interim response, which clients have to ignore (RFC 9110, section 15.2).
+        """
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        self._is_half_closed = True
+        if not cycle.response_started and self.scope["http_version"] == "1.1":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._probe()
+        return True
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_half_closed:
+            self.transport.close()
+
+    def _probe(self) -> None:
+        """Look, from time to time, whether the client is gone."""
+        if self.transport.is_closing():
+            return
+        if self.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.transport.abort()
+        else:
+            self.loop.call_later(_PROBE_SECONDS, self._probe)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()

@@ -4,30 +4,30 @@ Each line of a text is translated separately, as everywhere in transduce. A line
 sentences, or if it is too long for the model.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, cast
 
-from starlette.concurrency import run_in_threadpool
-from starlette.types import Receive
-
-from transduce.errors import ConfigError, DataError, ModelError
+from transduce.deadline import check_deadline
+from transduce.errors import DataError
 from transduce.search.engine import output_limit
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.serve.limits import HttpError, Limits
-from transduce.serve.pending import Pending
 from transduce.serve.scheduler import JobTranslations, ScheduledRequest, Scheduler
 from transduce.serve.served_models import ServedModel
-from transduce.translation.stages.glossary import Glossary
+from transduce.serve.workers import Pending, Workers
+from transduce.translation.formality import Formality
+from transduce.translation.stages.repair import repeated_tokens
 from transduce.translation.text import Segment
 from transduce.translation.translation import Translation, join
 from transduce.translation.translator import Confidence, Translator
+from transduce.translation.wording import Wording
 
-_LARGE = 2_000
-"""Characters of a request above which its texts are split one request at a time."""
+_LEAST_COST = 1_000
+"""Cost of splitting a short text, which is worth a thread."""
+
+_DEFAULT_WORDING = Wording()
 
 
 @dataclass
@@ -59,11 +59,14 @@ class SplitTexts:
                 self.jobs += parts
         self.lines = list(chain.from_iterable(self.texts))
         self._line_of_job = [line for line in self.lines for _ in line.jobs]
+        self.cost = 0
+        """Number of tokens of the outputs so far: the cost of joining them."""
 
     def add_outputs(self, job: int, outputs: list[Translation]) -> RequestLine | None:
         """Store the outputs of a job; returns its line if that is complete now."""
         line = self._line_of_job[job]
         line.outputs[job] = outputs
+        self.cost += sum(len(output.tokens) for output in outputs)
         return line if len(line.outputs) == len(line.jobs) else None
 
     def outputs(self, lines: Sequence[RequestLine]) -> list[Translation]:
@@ -86,6 +89,14 @@ class SplitTexts:
     ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
         """Ranges of characters of a text, which is one line, and of an output that are aligned."""
         return self._translator.aligned_spans([self.jobs[job] for line in lines for job in line.jobs], output)
+
+    def aligned_part(self, part: Segment, output: Translation) -> list[tuple[tuple[int, int], tuple[int, int]]] | None:
+        """Ranges of characters of a part and of its output that are aligned; None if the output is not aligned."""
+        if output.alignment is None:
+            return None
+        place = part.original.place
+        spans = self._translator.aligned_spans([part], output)
+        return [((place(start), place(end)), target) for (start, end), target in spans]
 
     def best_parts(self, line: RequestLine) -> Iterator[tuple[Segment, Translation, str]]:
         """Each part of a line that is done, its best translation, and the text between this and the next one."""
@@ -111,11 +122,14 @@ def split_texts(
     texts: Sequence[str],
     prefix: str = "",
     to: str | None = None,
-    glossary: Glossary | None = None,
+    wording: Wording = _DEFAULT_WORDING,
     protect: bool = True,
 ) -> SplitTexts:
     def parts(line: str) -> list[Segment]:
-        return translator.segments(line, prefix, glossary, to, protect=protect)
+        check_deadline()
+        return translator.segments(
+            line, prefix, wording.glossary, to, formality=wording.formality, locale=wording.locale, protect=protect
+        )
 
     return SplitTexts(translator, (map(parts, text.split("\n")) for text in texts))
 
@@ -123,13 +137,11 @@ def split_texts(
 class TranslationService:
     """Accepts translation requests within the server's limits."""
 
-    def __init__(self, scheduler: Scheduler, limits: Limits) -> None:
-        self.scheduler, self.limits = scheduler, limits
-        self._splits_large = asyncio.Lock()
+    def __init__(self, scheduler: Scheduler, limits: Limits, workers: Workers) -> None:
+        self.scheduler, self.limits, self.workers = scheduler, limits, workers
 
     async def accept(
         self,
-        receive: Receive,
         model: ServedModel,
         texts: Sequence[str],
         *,
@@ -138,6 +150,8 @@ class TranslationService:
         align: bool | Sequence[bool] = False,
         confidence: Confidence = False,
         glossary: Mapping[str, str] | None = None,
+        formality: Formality | None = None,
+        locale: bool = True,
         protect: bool = True,
         **options: Any,
     ) -> "PendingTranslation":
@@ -147,30 +161,32 @@ class TranslationService:
         """
         config = self._config(model, options)
         self.check_size(texts, [prefix, *chain.from_iterable((glossary or {}).items())])
-        if glossary and len(glossary) > self.limits.terms:
-            raise HttpError(413, f"a glossary has at most {self.limits.terms:,} terms, not {len(glossary):,}")
-        # Threads take turns, so a small request would wait for all large ones if they were split at once.
-        turn: AbstractAsyncContextManager[None] = self._splits_large if sum(map(len, texts)) > _LARGE else nullcontext()
-        try:
-            with self.scheduler.reserve():
-                terms = Glossary(glossary) if glossary else None
-                async with turn:
-                    split = await run_in_threadpool(split_texts, model.translator, texts, prefix, to, terms, protect)
-                if confidence is True and split.jobs:
-                    model.translator.calibration(split.jobs[0].target)
-                return self._submit(receive, model, config, split, align, confidence)
-        except (DataError, ModelError) as error:
-            raise HttpError(400, str(error)) from None
+        self._check_terms(glossary or {})
 
-    def accept_parts(
-        self, receive: Receive, model: ServedModel, parts: Sequence[Segment], confidence: Confidence = False
+        def prepare() -> SplitTexts:
+            model.translator.repairing_engine(config)  # the first use of an engine may import torch
+            wording = Wording.of(glossary or None, formality, locale)
+            split = split_texts(model.translator, texts, prefix, to, wording, protect)
+            if confidence is True and split.jobs:
+                model.translator.calibration(split.jobs[0].target)
+            self._check(model.translator, config, split)
+            return split
+
+        with self.scheduler.reserve():
+            split = await self.workers.run(max(_LEAST_COST, sum(map(len, texts))), prepare)
+            return self._submit(model, config, split, align, confidence)
+
+    async def accept_parts(
+        self, model: ServedModel, parts: Sequence[Segment], confidence: Confidence = False
     ) -> "PendingTranslation":
         """Queue parts that are prepared already; every part is a text of its own."""
+        split = SplitTexts(model.translator, [[[part]] for part in parts])
+        config = self._config(model, {"nbest": 1})
+        self._check(model.translator, config, split)
         with self.scheduler.reserve():
-            split = SplitTexts(model.translator, [[[part]] for part in parts])
-            return self._submit(receive, model, self._config(model, {"nbest": 1}), split, False, confidence)
+            return self._submit(model, config, split, False, confidence)
 
-    def check_size(self, texts: Sequence[str], others: Sequence[str]) -> None:
+    def check_size(self, texts: Sequence[str], others: Sequence[str] = ()) -> None:
         """Raise HttpError if texts, and the other texts of their request, are larger than the limits."""
         characters = sum(map(len, texts)) + sum(map(len, others))
         if characters > self.limits.characters:
@@ -179,50 +195,37 @@ class TranslationService:
         if sentences > self.limits.sentences:
             raise HttpError(413, f"{sentences:,} sentences are more than the {self.limits.sentences:,} allowed")
 
+    def _check_terms(self, glossary: Mapping[str, str]) -> None:
+        if len(glossary) > self.limits.terms:
+            raise HttpError(413, f"a glossary has at most {self.limits.terms:,} terms, not {len(glossary):,}")
+        longest = max(map(len, chain.from_iterable(glossary.items())), default=0)
+        if longest > (most := self.limits.term_characters):
+            raise HttpError(413, f"a term and its translation have at most {most:,} characters each, not {longest:,}")
+
     def _config(self, model: ServedModel, options: dict[str, Any]) -> SearchConfig:
         for name in ("nbest", "beam", "max_extra", "max_length"):
             most = getattr(self.limits, name)
             if options.get(name, 0) > most:
                 raise HttpError(400, f"{name} must be at most {most}")
-        try:
-            config = model.translator.config.with_options(cast(SearchOptions, options))
-            if config.shortlist:
-                model.translator.engine_for(config)  # an error if there is none
-            return config
-        except ConfigError as error:
-            raise HttpError(400, str(error)) from None
+        config = model.translator.config.with_options(cast(SearchOptions, options))
+        if config.shortlist:
+            model.translator.engine_for(config)  # an error if there is none
+        return config
 
-    def _submit(
-        self,
-        receive: Receive,
-        model: ServedModel,
-        config: SearchConfig,
-        split: SplitTexts,
-        align: bool | Sequence[bool],
-        confidence: Confidence,
-    ) -> "PendingTranslation":
-        translator = model.translator
+    def _check(self, translator: Translator, config: SearchConfig, split: SplitTexts) -> None:
+        """Raise an error if jobs cannot be searched for, or cost too much."""
         limit = translator.max_source_length
-        if any(len(job.prefix) > limit for job in split.jobs):
-            raise HttpError(400, f"the prefix has more than the {limit} tokens the model accepts")
-        self._check_cost(translator, config, split)
-        try:
-            for target in {job.target for job in split.jobs}:
-                translator.require_shortlist(config, target)
-        except ConfigError as error:
-            raise HttpError(400, str(error)) from None
-        results: Pending[JobTranslations] = Pending(receive, self.limits.seconds, "send less text per request")
-        if split.jobs:
-            lines = [line for line in split.lines if (align if isinstance(align, bool) else align[line.text])]
-            aligned = set(chain.from_iterable(line.jobs for line in lines))
-            request = ScheduledRequest(translator, config, split.jobs, aligned, results.deliver, confidence=confidence)
-            self.scheduler.submit(request)
-            results.watch(lambda: self.scheduler.drop(request))
-        return PendingTranslation(split, results)
-
-    def _check_cost(self, translator: Translator, config: SearchConfig, split: SplitTexts) -> None:
-        longest = translator.any_model.longest
-        cost = config.rows * sum(output_limit(job, config, longest) for job in split.jobs)
+        cost = 0
+        for job in split.jobs:
+            if len(job.prefix) > limit:
+                raise DataError(f"the prefix has more than the {limit} tokens the model accepts")
+            if job.required_tokens > limit:
+                raise DataError(
+                    f"the translation of a sentence must contain {job.required_tokens:,} tokens of terms and protected "
+                    f"text, more than the {limit} the model accepts; shorten the translations of the terms"
+                )
+            most = output_limit(job, config, translator.any_model.longest)
+            cost += config.rows * most + repeated_tokens(job, config, most)
         if cost > self.limits.output_tokens:
             raise HttpError(
                 413,
@@ -230,6 +233,27 @@ class TranslationService:
                 f"more than the {self.limits.output_tokens:,} allowed; send less text, or lower beam, max_extra or "
                 "max_length",
             )
+        for target in {job.target for job in split.jobs}:
+            translator.require_shortlist(config, target)
+
+    def _submit(
+        self,
+        model: ServedModel,
+        config: SearchConfig,
+        split: SplitTexts,
+        align: bool | Sequence[bool],
+        confidence: Confidence,
+    ) -> "PendingTranslation":
+        results: Pending[JobTranslations] = Pending(self.limits.seconds, "send less text per request")
+        if split.jobs:
+            lines = [line for line in split.lines if (align if isinstance(align, bool) else align[line.text])]
+            aligned = set(chain.from_iterable(line.jobs for line in lines))
+            request = ScheduledRequest(
+                model.translator, config, split.jobs, aligned, results.deliver, confidence=confidence
+            )
+            self.scheduler.submit(request)
+            results.cancel_with(lambda: self.scheduler.drop(request))
+        return PendingTranslation(split, results)
 
 
 class PendingTranslation:

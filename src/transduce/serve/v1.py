@@ -7,20 +7,22 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, cast, get_type_hints
 
 from fastapi import APIRouter, Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, create_model
-from starlette.concurrency import run_in_threadpool
 
+from transduce.deadline import check_deadline
 from transduce.errors import DataError, needs_torch
 from transduce.files.languages import language_name
 from transduce.files.scripts import has_spaces
 from transduce.inspect.request import can_inspect
 from transduce.search.decoder import NEVER_GENERATED
+from transduce.search.engine import output_limit
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.serve.api_keys import ApiKeys
-from transduce.serve.limits import ClientDisconnectedError, HttpError
-from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, ErrorResponse, read_json, request_body
-from transduce.serve.served_models import ServedModels
+from transduce.serve.documents import document_suffixes
+from transduce.serve.limits import HttpError
+from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, ErrorResponse, Texts, read_json, request_body
+from transduce.serve.served_models import DETECTION_COST, Detector, ServedModels
 from transduce.serve.translation_service import PendingTranslation, RequestLine, SplitTexts, TranslationService
 from transduce.tokenizers.symbols import escape
 from transduce.tokenizers.tokenizer import BOS, EOS
@@ -31,6 +33,8 @@ from transduce.translation.translator import Translator
 
 _EXAMPLE: dict[str, Any] = {"text": ["A man sleeps.", "Two dogs run."], "nbest": 2, "align": True}
 _ALTERNATIVES_EXAMPLE: dict[str, Any] = {"text": "A man sleeps.", "output": "Ein Mann schläft.", "position": 9}
+_ALTERNATIVES_COST = 4_000
+"""Cost of finding the alternatives of a word, in characters that are translated."""
 _SCHEMA_BOUNDS = {"at_least": "minimum", "above": "exclusiveMinimum", "at_most": "maximum"}
 
 
@@ -38,11 +42,15 @@ class _TextRequest(BaseModel):
     """Texts to translate and search options; an option that is not given has the model's value."""
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"example": _EXAMPLE})
-    text: str | list[str] = Field(description="One text or several; each line is translated separately.")
+    text: Texts = Field(description="One text or several; each line is translated separately.")
     model: str | None = Field(None, description="Name of a model; by default the server's first model.")
     to: str | None = Field(None, description="Target language, e.g. de; for a model with several.")
     prefix: str = Field("", description="Text that every sentence of a translation starts with.")
     glossary: dict[str, str] | None = Field(None, description="Terms, and the translations to use for them.")
+    formality: Literal["formal", "informal"] | None = Field(
+        None, description="How the translation addresses its reader, for models that were trained with it."
+    )
+    locale: bool = Field(True, description="Write numbers, prices and times as the target language does.")
     protect: bool = Field(True, description="Keep addresses, placeholders, numbers with units and emoji unchanged.")
     align: bool = Field(False, description="Return, for each token, the source token with the highest weight.")
     confidence: bool | Literal["words"] = Field(
@@ -96,6 +104,9 @@ class TranslatedSentence(BaseModel):
     after: str = Field(description="White space between this translation and the next one of the same line.")
     confidence: float | None = None
     word_confidences: list[float] | None = None
+    aligned: list[tuple[tuple[int, int], tuple[int, int]]] | None = Field(
+        default=None, description="With `align`: ranges of characters of `source` and of `text` that are aligned."
+    )
 
 
 class TranslatedText(BaseModel):
@@ -142,6 +153,22 @@ class Alternative(BaseModel):
     prefix: list[int] = Field(description="The ids of the tokens up to the first one of the word.")
 
 
+class DetectRequest(BaseModel):
+    """A text whose language is wanted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"example": {"text": "Guten Morgen!"}})
+    text: str
+
+
+class DetectedLanguage(BaseModel):
+    """The language of a text, among all that are known."""
+
+    language: str | None = Field(description="Null if it is not certain.")
+    name: str | None = Field(description="Its English name.")
+    probability: float
+    available: bool = Field(description="Whether a model of the server may be able to read the text.")
+
+
 class Alternatives(BaseModel):
     """Alternatives, most probable first; the word itself is one of them if it is probable enough."""
 
@@ -156,6 +183,7 @@ class TranslatorFacts(BaseModel):
     directions: list[tuple[str | None, str | None]] = Field(description="Source and target; null if not known.")
     tagged: bool = Field(description="Whether requests must name the target language.")
     inspect: bool = Field(description="Whether /inspect/look accepts it.")
+    aligns: bool = Field(description="Whether /v1/translate can align its outputs.")
 
 
 class Translators(BaseModel):
@@ -165,9 +193,10 @@ class Translators(BaseModel):
     languages: dict[str, str] = Field(description="The English name of each language code.")
     key_required: bool
     characters: int = Field(description="Maximum number of characters of a request.")
+    formats: list[str] = Field(description="The suffixes of the documents that are translated.")
 
 
-def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) -> APIRouter:
+def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys, detector: Detector) -> APIRouter:
     """Routes below /v1."""
     router = APIRouter(prefix="/v1", tags=["v1"])
     event = {
@@ -190,10 +219,9 @@ def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) 
         indices of its text and line, then `done`, or `error` with `{"error": ...}`.
         """
         keys.check(request)
-        body = await read_json(TextRequest, request)
+        body = await read_json(TextRequest, request, service.workers)
         model = models.by_name(body.model)
         pending = await service.accept(
-            request.receive,
             model,
             [body.text] if isinstance(body.text, str) else body.text,
             prefix=body.prefix,
@@ -201,27 +229,26 @@ def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) 
             align=body.align,
             confidence=body.confidence,
             glossary=body.glossary,
+            formality=body.formality,
+            locale=body.locale,
             protect=body.protect,
             **body.options(model.translator.config),
         )
         if body.stream:
             return StreamingResponse(_events(pending, body.sentences), media_type="text/event-stream")
         split = await pending.all()
-        translations = [_translated(split, lines, body.sentences) for lines in split.texts]
-        return TextAnswer(model=model.name, translations=[TranslatedText(**fields) for fields in translations])
+        content = await service.workers.run(split.cost, _answer, model.name, split, body.sentences)
+        return Response(content, media_type=JSON)
 
     @router.post("/alternatives", responses=ERROR_RESPONSES, openapi_extra=request_body(AlternativesRequest, JSON))
     async def alternatives(request: Request) -> Alternatives:
         """The most probable words at a place of a translation, each with the translation that follows from it."""
         keys.check(request)
-        body = await read_json(AlternativesRequest, request)
+        body = await read_json(AlternativesRequest, request, service.workers)
         service.check_size([body.text], [body.output])
         model = models.by_name(body.model)
-        try:
-            parts = await run_in_threadpool(_forced_parts, model.translator, body)
-        except DataError as error:
-            raise HttpError(400, str(error)) from None
-        split = await service.accept_parts(request.receive, model, parts, "words").all()
+        parts = await service.workers.run(_ALTERNATIVES_COST, _forced_parts, model.translator, body)
+        split = await (await service.accept_parts(model, parts, "words")).all()
         start = _prefix_length(model.translator, parts[0])
         found: dict[str, Alternative] = {}
         for part, lines in zip(parts, split.texts, strict=True):
@@ -230,8 +257,18 @@ def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) 
         ranked = sorted(found.values(), key=lambda alternative: -alternative.probability)
         return Alternatives(before=body.output[:start], alternatives=ranked)
 
+    @router.post("/detect", responses=ERROR_RESPONSES, openapi_extra=request_body(DetectRequest, JSON))
+    async def detect(request: Request) -> DetectedLanguage:
+        """The language of a text if it is certain; it may be one that no model of the server reads."""
+        keys.check(request)
+        body = await read_json(DetectRequest, request, service.workers)
+        service.check_size([body.text], [])
+        found = await service.workers.run(DETECTION_COST, detector.detect, body.text)
+        name = language_name(found.language) if found.language else None
+        return DetectedLanguage(name=name, **vars(found))
+
     @router.get("/translators")
-    def translators() -> Translators:
+    async def translators() -> Translators:
         """The translation models with their directions; needs no key."""
         codes = dict.fromkeys(code for model in models.models for pair in model.directions for code in pair if code)
         return Translators(
@@ -241,15 +278,26 @@ def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys) 
                     directions=list(dict.fromkeys(model.directions)),
                     tagged=model.translator.tagged,
                     inspect=can_inspect(model.translator),
+                    aligns=model.translator.any_model.aligns,
                 )
                 for model in models.models
             ],
             languages={code: language_name(code) for code in codes},
             key_required=bool(keys),
             characters=service.limits.characters,
+            formats=document_suffixes(),
         )
 
     return router
+
+
+def _answer(model: str, split: SplitTexts, with_sentences: bool) -> str:
+    """The response to a request, as JSON."""
+    translations = []
+    for lines in split.texts:
+        check_deadline()
+        translations.append(TranslatedText(**_translated(split, lines, with_sentences)))
+    return TextAnswer(model=model, translations=translations).model_dump_json()
 
 
 def _translated(split: SplitTexts, lines: Sequence[RequestLine], with_sentences: bool) -> dict[str, Any]:
@@ -275,6 +323,7 @@ def _sentences(split: SplitTexts, lines: Sequence[RequestLine]) -> list[Translat
                 after=after,
                 confidence=output.confidence,
                 word_confidences=output.word_confidences,
+                aligned=split.aligned_part(part, output),
             )
             sentences.append(sentence)
     return sentences
@@ -287,8 +336,6 @@ async def _events(pending: PendingTranslation, with_sentences: bool) -> AsyncIte
             fields = _translated(pending.split, [line], with_sentences)
             event = SentenceEvent(text=line.text, line=line.index, **fields)
             yield f"event: sentence\ndata: {event.model_dump_json()}\n\n"
-    except ClientDisconnectedError:
-        return
     except Exception as error:  # too late for another status
         message = error.message if isinstance(error, HttpError) else "internal error"
         yield f"event: error\ndata: {ErrorResponse(error=message).model_dump_json()}\n\n"
@@ -327,6 +374,9 @@ def _tokens_before(translator: Translator, part: Segment, output: str, position:
     for slot, required in part.slots.items():
         marked = marked.replace(escape(required.text), slot, 1)
     tokens = translator.tokenizer.target.encode_all([marked], marked=True)[0]
+    most = output_limit(part, translator.config, translator.any_model.longest)
+    if len(tokens) > most:
+        raise DataError(f"the output has {len(tokens):,} tokens; one of this text has at most {most}: shorten it")
     for count in range(len(tokens)):
         (text,) = translator.tokenizer.target.decode_all([tokens[: count + 1]], marked=True)
         if len(output_text(text, part)) > position:

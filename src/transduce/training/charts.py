@@ -5,7 +5,7 @@
 import math
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -31,6 +31,7 @@ polyline, circle { stroke: var(--own); } circle { fill: var(--own); } .cell { fi
 .hit { fill: transparent; } .at line { stroke: var(--soft); } .at line, .at text { visibility: hidden; }
 .at:hover line, .at:hover text { visibility: visible; }
 .at text { fill: var(--ink); font-size: 11px; font-family: ui-monospace, monospace; paint-order: stroke; stroke: var(--card); stroke-width: 4px; }
+.bar { width: 40%; } .bar div { background: var(--a); height: 10px; margin-top: 6px; min-width: 1px; } .count { text-align: right; font-variant-numeric: tabular-nums; }
 label.log { float: right; font-size: 12px; color: var(--soft); } input.log { float: right; margin: 4px 0 0 4px; }
 input.log:checked ~ svg.linear, input.log:not(:checked) ~ svg.logarithmic { display: none; }
 """
@@ -53,8 +54,9 @@ def line_chart(
     *,
     log: bool = False,
     best: float | None = None,
+    unit: str = "step",
 ) -> str:
-    """A titled chart of values over steps with a crosshair; an empty string if there are no values.
+    """A titled chart of values over steps, or another unit, with a crosshair; an empty string if there are no values.
 
     `log` adds a switch to a logarithmic axis, if all values are positive. `best` is the step of the best checkpoint.
     """
@@ -62,10 +64,10 @@ def line_chart(
     if not series:
         return ""
     legend = " ".join(f'<span class="key {curve.style}">{escape(curve.name)}</span>' for curve in series)
-    drawings = [_Drawing(title, series, number, best, "linear").svg()]
+    drawings = [_Drawing(title, series, number, best, unit, "linear").svg()]
     switch = ""
     if log and min(y for curve in series for _, y in curve.points) > 0:
-        drawings.append(_Drawing(title, series, number, best, "logarithmic").svg())
+        drawings.append(_Drawing(title, series, number, best, unit, "logarithmic").svg())
         name = f"log-{zlib.crc32(title.encode()):x}"
         switch = f'<input class="log" type="checkbox" id="{name}"><label class="log" for="{name}">log scale</label>'
     return f"<figure>{switch}<figcaption><b>{escape(title)}</b> {legend}</figcaption>{''.join(drawings)}</figure>"
@@ -75,9 +77,16 @@ class _Drawing:
     """One version of a chart."""
 
     def __init__(
-        self, title: str, series: Sequence[Series], number: Callable[[float], str], best: float | None, kind: str
+        self,
+        title: str,
+        series: Sequence[Series],
+        number: Callable[[float], str],
+        best: float | None,
+        unit: str,
+        kind: str,
     ) -> None:
         self._title, self._series, self._number, self._best, self._kind = title, series, number, best, kind
+        self._unit = unit
         ys = [y for curve in series for _, y in curve.points]
         self._is_log = kind == "logarithmic"
         self._y_ticks = _log_ticks(min(ys), max(ys)) if self._is_log else _ticks(min(0, *ys), max(ys))
@@ -130,7 +139,7 @@ class _Drawing:
         edges = [self._left, *((self._x(a) + self._x(b)) / 2 for a, b in pairwise(steps)), float(_WIDTH)]
         xs = [[x for x, _ in curve.points] for curve in self._series]
         for step, start, end in zip(steps, edges, edges[1:], strict=False):
-            values = [f"step {step:,.0f}"]
+            values = [f"step {step:,.0f}" if self._unit == "step" else f"{step:,.4g} {self._unit}"]
             for curve, steps_of_curve in zip(self._series, xs, strict=True):
                 if index := bisect_right(steps_of_curve, step):
                     values.append(f"{curve.name} {self._number(curve.points[index - 1][1])}")
@@ -142,6 +151,18 @@ class _Drawing:
                 f'height="{_HEIGHT}"/><line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>'
                 f'<text x="{at}" y="13" text-anchor="{anchor}">{label}</text></g>'
             )
+
+
+def bar_chart(title: str, counts: Mapping[str, int]) -> str:
+    """A titled list of counts, each with its share of all as a bar; an empty string if all are zero."""
+    total = sum(counts.values())
+    rows = "".join(
+        f'<tr><td>{escape(name)}<td class="count">{count:,}<td class="count">{count / total:.1%}'
+        f'<td class="bar"><div style="width:{100 * count / total:.2f}%"></div>'
+        for name, count in counts.items()
+        if total
+    )
+    return f"<figure><figcaption><b>{escape(title)}</b></figcaption><table>{rows}</table></figure>" if rows else ""
 
 
 def heat_map(columns: Sequence[str], rows: Sequence[str], weights: Sequence[Sequence[float]]) -> str:

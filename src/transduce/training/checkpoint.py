@@ -35,6 +35,8 @@ class Progress:
     """Number of updates."""
     seconds: float = 0.0
     """Training time, summed over all resumes."""
+    elapsed: float = 0.0
+    """Time of the run: training, preparation, validation and saving, likewise."""
     best_step: int = 0
     """Step with the best validation score."""
     best_score: float = float("-inf")
@@ -53,6 +55,8 @@ class Progress:
     """Number of last steps in which the learning rate then decays."""
     ended_by: str = ""
     """Setting that decided it, with its value; empty if nothing was decided."""
+    adapted: dict[str, Any] = field(default_factory=dict)
+    """Settings of [train] that were adapted to `train.minutes`."""
 
     def compare(self, metric: str, score: float, loss: float) -> None:
         """Make this step the best one if its score is higher, or equal and its loss lower, or the metric is another."""

@@ -8,10 +8,11 @@ from pathlib import Path
 from transduce.config import build, read_toml
 from transduce.errors import ConfigError, RunError
 from transduce.training.charts import Series, line_chart
+from transduce.training.display import clock_time
 from transduce.training.metrics import Record, read_records
 from transduce.training.recipe import Recipe
-from transduce.training.report import all_settings, changed_settings, duration, points_of, speeds, write_page
-from transduce.training.task_registry import TASKS
+from transduce.training.report import all_settings, changed_settings, points_of, speeds, write_page
+from transduce.training.task import TASKS
 
 COLOURS = "abcdef"
 
@@ -109,7 +110,7 @@ def _figures(run: ComparedRun) -> dict[str, str]:
         result["last training loss"] = f"{points_of(train, 'loss')[-1][1]:.3f}" if points_of(train, "loss") else "-"
         result["steps"] = f"{train[-1]['step']:,}"
         if "seconds" in train[-1]:
-            result["training time"] = duration(train[-1]["seconds"])
+            result["training time"] = clock_time(train[-1]["seconds"])
         if points := speeds(train):
             result["tokens/s (median)"] = f"{sorted(y for _, y in points)[len(points) // 2]:,.0f}"
     for record in start[-1:]:

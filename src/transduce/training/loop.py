@@ -1,6 +1,7 @@
 """The training loop, in one function."""
 
 import json
+import time
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, NoReturn
 from transduce.disk import write_atomically
 from transduce.errors import RunError
 from transduce.training.checkpoint import Progress, adam_moments, newest_step
-from transduce.training.display import Display, FirstSteps
+from transduce.training.display import Display
 from transduce.training.learner import make_optimizer
 from transduce.training.metrics import describe_session, require_packages, tracking
 from transduce.training.milestones import Milestones
@@ -32,6 +33,8 @@ from transduce.training.steps import Steps, is_out_of_memory
 
 _SUSPICIOUS, _SKIPPED_AT_MOST = 3, 10
 """Consecutive steps without finite gradients after which no checkpoint is written, and after which the run ends."""
+_CHECKPOINT_SECONDS = 600
+"""A checkpoint is written after this much time, even if `train.save_every` is not reached."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ def _train(
     *,
     profile: bool,
 ) -> Outcome:
+    began = time.monotonic()
     with stop.interrupting():
         resolved = resolve(recipe, run, display, processes, stop)
         recipe, task, prepared, model = resolved.recipe, resolved.task, resolved.prepared, resolved.model
@@ -93,21 +97,23 @@ def _train(
         optimizer = make_optimizer(model, config)
         with processes.main_process_first():
             progress = run.resume(model, optimizer, prepared)
-    ending = Ending(recipe, progress, display.log)
-    if ending.reached() and (scores := run.finished_scores(progress.step)) is not None:
-        display.log(
-            f"{run.model} is finished after step {progress.step:,} ({ending.reason}); raise it to train further"
-        )
-        if changed := run.changes(recipe):
-            display.log(f"warning: settings that differ have no effect on it: {'; '.join(changed)}")
+    elapsed_before, ending = progress.elapsed, Ending(recipe, progress, display.log)
+    if ending.reached() and (scores := run.finished_scores(progress.step, recipe, ending.reason)) is not None:
         return Outcome(run.path, progress.step, True, None, scores)
 
     facts = _begin(resolved, run, progress, display, processes, stack)
     milestones = Milestones(recipe, task, run, resolved.validation, facts, display, ending)
-    stopping = False
-    first_steps = FirstSteps(display, config.log_every)
+    resolved.validation.score_first(ending.config.valid_sentences)
+    stopping, saved_at = False, time.monotonic()
+    stack.enter_context(display.begin(progress.step, ending.last_step, ending.seconds_left(elapsed_before)))
+    if (
+        config.start_from
+        and not progress.step
+        and prepared.valid
+        and not processes.of_main(len(run.metrics.of("valid")))
+    ):
+        milestones.validate(gathered(model), progress)  # to show what training gains
     with (
-        display.begin(progress.step, ending.last_step, ending.seconds_left(progress.seconds)),
         Steps(recipe, task, plan, resolved.variation, model, optimizer, display.log, processes) as steps,
         StepProfile(run.profile, device, display.log) if profile and processes.is_main else nullcontext() as recording,
     ):
@@ -117,14 +123,22 @@ def _train(
             norm = steps.learner.update(progress.step + 1, rate, labels)
             steps.meter.add(sums, labels, norm)
             progress.step += 1
-            if config.minutes is not None:
-                ending.after_step(processes.of_main(progress.seconds + steps.meter.seconds))
+            progress.elapsed = elapsed_before + time.monotonic() - began
+            display.step_done(progress.step, labels, norm, config.log_every)
             if recording:
                 recording.after_step()
-            first_steps.after_step(progress.step, norm)
+            if config.minutes is not None:
+                ending.after_step(*map(processes.of_main, (progress.seconds + steps.meter.seconds, progress.elapsed)))
+                if ending.can_adapt():
+                    with steps.meter.paused():
+                        milestones.adapt(gathered(model))
             display.set_end(ending.last_step, may_be_earlier=ending.may_be_earlier)
-            is_last, stopping = ending.reached(), processes.any(bool(stop))
-            saving = progress.step % config.save_every == 0 or is_last or stopping
+
+            overdue = processes.is_main and time.monotonic() - saved_at >= _CHECKPOINT_SECONDS
+            stopping, overdue = (count > 0 for count in processes.total(bool(stop), overdue))
+            is_last = ending.reached()
+            validating = progress.step % ending.config.save_every == 0 or is_last
+            saving = validating or stopping or overdue
 
             if progress.step % config.log_every == 0 or saving:
                 measured = steps.meter.read()
@@ -135,23 +149,15 @@ def _train(
                     saving = False
                     display.log(f"no checkpoint at step {progress.step:,}: the {skipped} steps before it were skipped")
                 progress.seconds += measured.pop("seconds")
-                finite_norm = norm.item() if norm.isfinite() else None
+                measured |= {"learning_rate": rate, "grad_norm": norm.item() if norm.isfinite() else None}
                 if processes.is_main:
-                    display.show(
-                        run.metrics.add(
-                            "train",
-                            step=progress.step,
-                            **measured,
-                            learning_rate=rate,
-                            grad_norm=finite_norm,
-                            seconds=round(progress.seconds, 2),
-                        )
-                    )
+                    seconds = round(progress.seconds, 2)
+                    display.show(run.metrics.add("train", step=progress.step, **measured, seconds=seconds))
 
             if saving:
                 with steps.meter.paused():
                     model_now = gathered(model)
-                    if prepared.valid and not stopping:
+                    if validating and prepared.valid and not stopping:
                         milestones.validate(model_now, progress)
                         if config.patience:
                             ending.after_validation(int(processes.of_main(milestones.without_improvement(progress))))
@@ -161,14 +167,14 @@ def _train(
                     if processes.is_main:
                         milestones.save(model_now, moments, progress, must=is_last or stopping)
                     del model_now, moments
-                if stopping:
-                    saved = run.checkpoints / f"step-{progress.step}"
-                    display.log(f"stopped at step {progress.step:,} ({saved}); run the same command to resume")
+                saved_at = time.monotonic()
 
     processes.wait()  # until the main process has written the last checkpoint
-    finished = ending.reached()
-    scores = milestones.finish(gathered(model), progress) if finished else {}
-    return Outcome(run.path, progress.step, finished, None if finished else stop.signal, scores)
+    if ending.reached():
+        return Outcome(run.path, progress.step, True, None, milestones.finish(gathered(model), progress))
+    saved = run.checkpoints / f"step-{progress.step}"
+    display.log(f"stopped at step {progress.step:,} ({saved}); run the same command to resume")
+    return Outcome(run.path, progress.step, False, stop.signal, {})
 
 
 def _begin(
@@ -192,9 +198,10 @@ def _begin(
         run.metrics.add("start", step=progress.step, **session)
     updates_per_epoch = resolved.plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
+    limit = "" if config.minutes is None else f"{config.minutes:g} minutes, at most "
     display.log(
         f"{model.parameters_count:,} parameters on {model.device}{together}; "
-        f"{config.steps:,} steps, {updates_per_epoch:,.0f} per epoch"
+        f"{limit}{config.steps:,} steps, {updates_per_epoch:,.0f} per epoch"
     )
     return facts
 

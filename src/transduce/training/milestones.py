@@ -1,5 +1,6 @@
 """Milestones of a run: validation, checkpoints, and the finished model."""
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,18 @@ from transduce.training.checkpoint import (
     save_checkpoint,
     scheduled,
 )
-from transduce.training.display import Display, sparkline
+from transduce.training.display import Display, clock_time, sparkline
 from transduce.training.processes import Interrupted
 from transduce.training.recipe import Recipe
-from transduce.training.report import duration, points_of, write_report
+from transduce.training.report import points_of, write_report
 from transduce.training.run_folder import RunFolder
 from transduce.training.schedule import Ending
 from transduce.training.task import Task, ValidationScore
 from transduce.training.train_config import DEFAULT_BLEU_TOKENIZER
 from transduce.training.validation import Validation
 
+_TRIAL_SENTENCES = 16
+"""Number of sentences of each validation file that are scored to measure how long it takes."""
 _CLEARLY_WORSE = 0.1
 """If the validation loss of the averaged checkpoints exceeds that of the last one by this, the last one is used."""
 
@@ -49,19 +52,21 @@ class Milestones:
 
     def validate(self, model: Model, progress: Progress) -> None:
         """Compute loss and score of the current weights, with greedy search; a signal interrupts it."""
-        validation, config = self.validation, self.recipe.train
-        self.display.phase("validating")
+        validation, config, began = self.validation, self.recipe.train, time.monotonic()
         model.eval()
         try:
             values: dict[str, Any] = dict(validation.measure(model, config.label_smoothing))
             line = f"valid loss {values['loss']:.3f}  ppl {values['perplexity']:.2f}"
             line += "".join(f"  {name.lower()} {values[key]:.3f}" for key, name in self._own_figures(values))
+            self.display.phase("scoring")
             scored = self.task.score(model, validation, SearchConfig(beam=1))
         except Interrupted:
             self.display.log(f"validation at step {progress.step:,} interrupted")
             return
         finally:
             model.train()
+            self.display.phase("")
+        self.ending.validation_seconds = validation.processes.of_main(time.monotonic() - began)
         tokenizer = ""
         if scored:
             values |= self._scores(scored) | {"samples": scored.samples[: config.samples]}
@@ -71,8 +76,9 @@ class Milestones:
         # Scores on other data or with another tokenizer are not comparable.
         metric = f"{criterion} of {validation.digest}" + (f" by {tokenizer}" if tokenizer else "")
         loss = values["loss"]
-        progress.compare(metric, -loss if criterion == "loss" else values[criterion], loss)
-        values |= {"criterion": criterion, "best_step": progress.best_step}
+        if progress.step:  # the model that training starts from is no checkpoint of this run
+            progress.compare(metric, -loss if criterion == "loss" else values[criterion], loss)
+            values |= {"criterion": criterion, "best_step": progress.best_step}
         if validation.processes.is_main:
             self.run.metrics.add("valid", step=progress.step, **values)
         self.display.log(f"step {progress.step:,}  {line}")
@@ -80,6 +86,23 @@ class Milestones:
         if self.display.console.is_terminal and len(losses) > 1:
             self.display.log(f"  training loss {losses[0]:.2f} {sparkline(losses)} {losses[-1]:.2f}")
         self.display.show_samples(values.get("samples", [])[:2])
+
+    def adapt(self, model: Model) -> None:
+        """Adapt settings to `train.minutes`; a few sentences are scored to know how long validation takes."""
+        validation, began = self.validation, time.monotonic()
+        validation.score_first(_TRIAL_SENTENCES)
+        sentences = sum(len(validation.texts[part]) for _, part in validation.scored)
+        model.eval()
+        try:
+            scored = self.task.score(model, validation, SearchConfig(beam=1)) if sentences else None
+        except Interrupted:
+            scored = None
+        per_sentence = (time.monotonic() - began) * len(validation.scored) / sentences if scored else 0.0
+        of_loss = validation.estimate_seconds(model, self.recipe.train.label_smoothing)
+        model.train()
+        self.display.phase("")
+        self.ending.adapt(*map(validation.processes.of_main, (per_sentence, of_loss)))
+        validation.score_first(self.ending.config.valid_sentences)
 
     def _own_figures(self, values: dict[str, Any]) -> list[tuple[str, str]]:
         """The keys and names of the task's own figures among these values."""
@@ -117,7 +140,7 @@ class Milestones:
 
     def save(self, model: Model, moments: dict[str, torch.Tensor], progress: Progress, *, must: bool) -> None:
         """Write a checkpoint and the report; a full disk ends the run only if this checkpoint `must` be saved."""
-        run, config, log = self.run, self.recipe.train, self.display.log
+        run, config, log = self.run, self.ending.config, self.display.log
         try:
             save_checkpoint(run.checkpoints, model, moments, self.validation.tokenizer, progress, self.facts)
         except OSError as error:
@@ -139,16 +162,17 @@ class Milestones:
         """Average the last checkpoints, score the result with the recipe's search options, and write the model."""
         recipe, run, validation = self.recipe, self.run, self.validation
         search = replace(recipe.search, shortlist=False)  # the model has none yet
-        self.display.phase("averaging checkpoints and scoring the model")
         model.eval()
-        last = self._average(model)
+        last, measured = self._average(model)
         if recipe.train.start_share:
             mix_in(model, run.start, recipe.train.start_share)
         scores: dict[str, float] = {}
         kept: dict[str, Any] = {"samples": []}
         if validation.texts:
-            measured = validation.measure(model, recipe.train.label_smoothing)
+            if not measured or recipe.train.start_share:
+                measured = validation.measure(model, recipe.train.label_smoothing)
             scores |= {f"valid_{name}": value for name, value in measured.items()}
+            self.display.phase("scoring the finished model")
             if scored := self.task.score(model, validation, search):
                 scores |= {f"valid_{name.lower()}": value for name, value in self._named(scored).items()}
                 kept = {"files": scored.files} if scored.files else {}
@@ -162,6 +186,7 @@ class Milestones:
             run.metrics.add("final", step=progress.step, **scores, **kept)
         seconds = round(progress.seconds, 1)
         facts = self.facts | {"steps": progress.step, "seconds": seconds, "averaged": len(last), "scores": scores}
+        self.display.phase("calibrating the confidence")
         if calibrations := self.task.calibrate(model, validation, search):
             facts["confidence"] = calibrations
         try:
@@ -174,30 +199,38 @@ class Milestones:
             ) from None
         made = f"mean of {len(last)} checkpoints" if len(last) > 1 else "the last checkpoint"
         made += f", mixed with {recipe.train.start_share:g} of the weights before" if recipe.train.start_share else ""
-        summary = "".join(f", {name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
+        before = next((record for record in run.metrics.of("valid") if record["step"] == 0), {})
+        gains = {name: value - before.get(name.removeprefix("valid_"), value) for name, value in scores.items()}
+        summary = "".join(
+            f", {name.replace('_', ' ')} {value:.2f}" + (f" ({gains[name]:+.2f} by this run)" if gains[name] else "")
+            for name, value in scores.items()
+        )
         self.display.log(
             f"finished: {run.model} ({made}{summary}); report: {run.report}; "
-            f"{progress.step:,} steps in {duration(progress.seconds)}"
+            f"{progress.step:,} steps in {clock_time(progress.seconds)}"
         )
         return scores
 
-    def _average(self, model: Model) -> list[Path]:
-        """Load the mean of the last checkpoints, or the last one if that is clearly better; returns those used."""
-        config, checkpoints = self.recipe.train, self.run.checkpoints
+    def _average(self, model: Model) -> tuple[list[Path], dict[str, float]]:
+        """Load the mean of the last checkpoints, or the last one if that is clearly better.
+
+        Returns the checkpoints that were used, and the validation loss if it was measured.
+        """
+        config, checkpoints = self.ending.config, self.run.checkpoints
         intact = [p for p in scheduled(checkpoints, config.save_every, self.ending.last_step) if not find_damage(p)]
         last = intact[-config.average :] or list_checkpoints(checkpoints)[-1:]
         if len(last) == 1 or not self.validation.texts:
             load_average(model, last)
-        else:  # in a short run, the checkpoints may be too different
-            load_average(model, last[-1:])
-            of_last = self.validation.measure(model, config.label_smoothing)["loss"]
-            load_average(model, last)
-            of_mean = self.validation.measure(model, config.label_smoothing)["loss"]
-            if of_last < of_mean - _CLEARLY_WORSE:
-                self.display.log(
-                    f"the mean of the last {len(last)} checkpoints (valid loss {of_mean:.3f}) is worse than the last "
-                    f"one ({of_last:.3f}), which is used instead"
-                )
-                last = last[-1:]
-                load_average(model, last)
-        return last
+            return last, {}
+        load_average(model, last[-1:])
+        of_last = self.validation.measure(model, config.label_smoothing)
+        load_average(model, last)
+        of_mean = self.validation.measure(model, config.label_smoothing)
+        if of_last["loss"] >= of_mean["loss"] - _CLEARLY_WORSE:
+            return last, of_mean
+        self.display.log(  # in a short run, the checkpoints may be too different
+            f"the mean of the last {len(last)} checkpoints (valid loss {of_mean['loss']:.3f}) is worse than the last "
+            f"one ({of_last['loss']:.3f}), which is used instead"
+        )
+        load_average(model, last[-1:])
+        return last[-1:], of_last

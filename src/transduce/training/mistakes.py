@@ -57,11 +57,6 @@ def _warnings(recipe: Recipe) -> Iterator[str]:
             f"train.steps ({steps:,}) is less than train.warmup ({warmup:,}) and train.cooldown ({cooldown:,}) "
             "together: the learning rate will not reach its maximum"
         )
-    if config.schedule == "cosine" and (config.minutes or config.patience):
-        yield (
-            "train.minutes and train.patience may end the run before the cosine has fallen; for a complete fall, set "
-            "train.schedule=paper and train.cooldown"
-        )
     if _relative(recipe, peak := highest_rate(recipe)) > _RISKY:
         yield f"the learning rate will rise to {peak:.2g}, and training may diverge; {_lower_rate(config)}"
     if config.start_from and config.learning_rate is None and config.learning_rate_scale == 1.0:

@@ -18,9 +18,8 @@ from transduce.search.options import SearchConfig
 from transduce.tokenizers.symbols import require_user_symbols
 from transduce.tokenizers.tokenizer import TokenizerConfig
 from transduce.training.start_from import add_symbols, inherited_settings, require_inherited, with_directions
-from transduce.training.task import Task
-from transduce.training.task_registry import TASK_SETTINGS, TASKS, settings_class
-from transduce.training.train_config import TrainConfig
+from transduce.training.task import TASK_SETTINGS, TASKS, Task, settings_class
+from transduce.training.train_config import ADAPTABLE, TrainConfig
 
 DEFAULT_PRESET = "small"
 
@@ -134,6 +133,10 @@ def load_recipe(
     # Errors in the file name the file, others the settings.
     build(Recipe, merge(base, {**table, **of_task}), str(path or preset or "settings"))
     recipe = build(Recipe, merge(base, changes), "settings")
+    of_train = changes.get("train", {})
+    if (recipe.train.minutes or recipe.train.patience) and "adapts" not in of_train:
+        adapts = tuple(name for name in ADAPTABLE if name not in of_train)
+        recipe = replace(recipe, train=replace(recipe.train, adapts=adapts))
     without_effect = changes.get("tokenizer", {}).keys() - _BESIDE_PATH if recipe.tokenizer.path else set()
     if without_effect:
         raise ConfigError(f"tokenizer.{min(without_effect)} has no effect beside tokenizer.path; leave it out")

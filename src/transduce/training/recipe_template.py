@@ -11,7 +11,7 @@ from transduce.config import Table, to_table, toml_value
 from transduce.files.readers import READERS
 from transduce.search.options import describe_bounds
 from transduce.training.recipe import DEFAULT_PRESET, Recipe, default_run_folder, load_recipe
-from transduce.training.task_registry import TASKS
+from transduce.training.task import TASKS
 
 _SHOWN = {
     "data": ["train", "valid", "src_lang", "tgt_lang", "reverse", "max_length"],

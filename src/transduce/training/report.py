@@ -12,10 +12,10 @@ from transduce.config import to_table
 from transduce.disk import write_atomically
 from transduce.files.readers import READERS
 from transduce.training.charts import CHART_STYLE, Point, Series, heat_map, line_chart
+from transduce.training.display import clock_time
 from transduce.training.metrics import Metrics, Record
 from transduce.training.recipe import Recipe
-from transduce.training.task import Task
-from transduce.training.task_registry import TASKS
+from transduce.training.task import TASKS, Task
 
 _STEPS = 6
 """Number of steps at which the output of a sample is shown."""
@@ -246,7 +246,7 @@ def _facts(train: list[Record], valid: list[Record], final: list[Record], task: 
         facts.append(("steps", f"{train[-1]['step']:,}"))
         facts += [("training loss", f"{loss:.3f}") for _, loss in points_of(train, "loss")[-1:]]
         facts += [(_tokens(task), f"{speed:,.0f}") for _, speed in speeds(train)[-1:]]
-        facts += [("training time", duration(record["seconds"])) for record in train[-1:] if "seconds" in record]
+        facts += [("training time", clock_time(record["seconds"])) for record in train[-1:] if "seconds" in record]
     return f'<div class="facts">{"".join(f"<div class=fact><b>{value}</b>{name}</div>" for name, value in facts)}</div>'
 
 
@@ -266,13 +266,6 @@ def _about(starts: list[Record]) -> str:
     table = "".join(f'<tr><td class="name">{name}<td>{escape(value)}' for name, value in rows.items())
     command = f"<pre>{escape(last['command'])}</pre>" if last["command"] else ""
     return f'<div class="card wide about"><table>{table}</table>{command}</div>'
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 def _files(records: list[Record]) -> str:

@@ -97,7 +97,7 @@ def resolve(
     variation = Variation(prepared.tokenizer, config.bpe_dropout, recipe.augment, task.reader, recipe.data.tgt_lang)
     growth, max_length = variation.growth(prepared.train), recipe.data.max_length
     plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
-    validation = Validation(task, recipe.data, prepared, _scoring_of(recipe), log, processes, stop)
+    validation = Validation(task, recipe.data, prepared, _scoring_of(recipe), display, processes, stop)
     recipe = _with_precision(recipe, run, task, plan, variation, model, log, processes)
     return ResolvedRecipe(recipe, task, prepared, model, variation, plan, validation)
 

@@ -2,8 +2,9 @@
 
 import fcntl
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from transduce.config import build, read_toml, to_toml
+from transduce.config import Table, as_set, build, read_toml, to_table, to_toml
 from transduce.data.prepare import Prepared
 from transduce.disk import flush_folder, write_atomically
 from transduce.errors import RunError
@@ -19,12 +20,21 @@ from transduce.models.folder import CARD, read_card, save_model
 from transduce.models.model import Model
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.training.checkpoint import Progress, list_checkpoints, load_checkpoint, newest_intact, read_progress
-from transduce.training.differences import differences
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe
-from transduce.training.task_registry import TASKS
+from transduce.training.task import TASKS
 
 LOCK = ".lock"
+# Settings that may change when a run is resumed: they affect only its length, output and checkpoints. Training text may
+# move to other files, because a run compares the digests of their content.
+FREE_TO_CHANGE = {
+    *("train.steps", "train.minutes", "train.adapts", "train.patience", "train.log_every", "train.valid_sentences"),
+    *("train.samples", "train.save_every", "train.keep"),
+    *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
+    *("data.replay", "data.back_translated", "data.by_sentence", "data.truecase", "data.src_lang", "data.tgt_lang"),
+    *("search", "train.criterion", "train.bleu_tokenizer", "train.tensorboard", "train.wandb"),
+}
+_DIRECTION = re.compile(r"data\.directions\.[^.]+\.")
 
 
 class RunFolder:
@@ -75,12 +85,9 @@ class RunFolder:
                 reason = f"{self.path} was started with this text in another order, or by another version of transduce"
             raise RunError(f"{reason}; restore it to resume, or choose another --out to start a new run")
         progress = load_checkpoint(checkpoint, model, optimizer)
+        progress.elapsed = max(progress.elapsed, progress.seconds)  # older versions did not keep it
         self._log(f"resuming from {checkpoint}")
         return progress
-
-    def changes(self, recipe: Recipe) -> list[str]:
-        """All settings in which a recipe differs from that of the folder."""
-        return differences(build(Recipe, read_toml(self.config), str(self.config)), recipe, free=set())
 
     def _is_ours(self, name: str) -> bool:
         """Whether a run that was killed before it wrote its recipe may have left a file of this name."""
@@ -137,12 +144,16 @@ class RunFolder:
         measured = any(record["kind"] != "start" for record in self.metrics.records)
         return bool(self.has_checkpoint or measured or self.bad_batches.exists())
 
-    def finished_scores(self, step: int) -> dict[str, float] | None:
-        """The scores of the model that was finished at this step; None if there is none."""
-        if not (self.model / CARD).exists():
+    def finished_scores(self, step: int, recipe: Recipe, reason: str) -> dict[str, float] | None:
+        """The scores of the model that was finished at this step, for this reason, if there is one; logs that it is."""
+        facts = read_card(self.model)["facts"] if (self.model / CARD).exists() else {}
+        if facts.get("steps") != step:
             return None
-        facts = read_card(self.model)["facts"]
-        return facts["scores"] if facts.get("steps") == step else None
+        self._log(f"{self.model} is finished after step {step:,} ({reason}); raise it to train further")
+        if changed := differences(build(Recipe, read_toml(self.config), str(self.config)), recipe, free=set()):
+            self._log(f"warning: settings that differ have no effect on it: {'; '.join(changed)}")
+        scores: dict[str, float] = facts["scores"]
+        return scores
 
     def write_model(self, model: Model, tokenizer: AnyTokenizer, facts: dict[str, Any]) -> None:
         """Write the finished model; the folder appears by a rename, so that it is never incomplete."""
@@ -164,3 +175,29 @@ def _with_measured(recipe: Recipe, before: Recipe) -> Recipe:
     names = [name for name in TASKS[recipe.task].measured if hasattr(before.model, name)]
     measured = {name: getattr(before.model, name) for name in names}
     return replace(recipe, model=replace(recipe.model, **measured)) if measured else recipe
+
+
+def differences(old: Recipe, new: Recipe, free: Set[str] = FREE_TO_CHANGE) -> list[str]:
+    """Settings that differ, as "section.key (there ..., here ...)", unless they are free to change."""
+    before, now = _flat(to_table(old)), _flat(to_table(new))
+    moved = (
+        {"train.start_from", "tokenizer.path", "tokenizer.target_path"} & before.keys() & now.keys()
+    )  # files that were read at the start
+    names = [name for name in sorted(now.keys() | before.keys()) if before.get(name) != now.get(name)]
+    free = free | moved | ({old.task, new.task} if old.task != new.task else set())  # each has only its own section
+    return [
+        f"{name} (there {as_set(before.get(name))}, here {as_set(now.get(name))})"
+        for name in names
+        if _DIRECTION.sub("data.", name) not in free and name.partition(".")[0] not in free
+    ]
+
+
+def _flat(table: Table) -> dict[str, Any]:
+    """The settings by their full names."""
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": inner for key, inner in _flat(value).items()}
+        else:
+            flat[name] = value
+    return flat

@@ -45,9 +45,9 @@ class Meter:
         self._skipped_in_a_row = torch.where(finite, 0, self._skipped_in_a_row + 1)
         self.tokens += tokens
 
-    def read(self) -> dict[str, float]:
+    def read(self) -> dict[str, Any]:
         """Means and number of skipped steps since the last call; without a loss if all steps were skipped."""
-        values: dict[str, float] = {}
+        values: dict[str, Any] = {}
         if tokens := int(self._counted.item()):
             loss, nll = (self._sums / tokens).tolist()
             values = {"loss": loss, "perplexity": math.exp(min(nll, 50))}

@@ -13,7 +13,8 @@ from transduce.data.packing import Example, PackedBatch
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError
-from transduce.files.readers import READERS
+from transduce.features import Registry, feature_with, load
+from transduce.files.readers import DEFAULT_READER, READERS
 from transduce.models.model import Model, ModelConfig
 from transduce.nn.loss import with_bias
 from transduce.search.options import SearchConfig
@@ -63,7 +64,7 @@ class ValidationScore:
 class Task(ABC):
     """Examples, loss and validation of a kind of training; everything else is common to all tasks."""
 
-    reader: ClassVar[str] = "pairs"
+    reader: ClassVar[str] = DEFAULT_READER
     """Name of the reader that turns files into tuples of texts (files/readers.py)."""
     markers: ClassVar[int] = 1
     """Number of markers that each stream of a packed example has in addition to its tokens."""
@@ -188,3 +189,15 @@ class Task(ABC):
     def picture(self, model: Model, validation: "Validation", samples: list[dict[str, str]]) -> dict[str, Any] | None:
         """Attention weights of one sample for the report; None if there is nothing to draw."""
         return None
+
+
+TASKS: Registry[type[Task]] = Registry("tasks")
+"""The tasks of all features (features.py): `task = "..."` in a recipe names one."""
+TASK_SETTINGS: Registry[type[Any]] = Registry("task_settings")
+
+
+def settings_class(task: str) -> type[Any] | None:
+    """The class of the settings of a task, if it has any."""
+    feature = feature_with("tasks", task)
+    reference = feature and feature.task_settings.get(task)
+    return load(reference) if reference else None

@@ -9,6 +9,8 @@ from transduce.config import MAX_THREADS, require
 BleuTokenizer = Literal["auto", "13a", "char", "flores101", "flores200", "intl", "ja-mecab", "ko-mecab", "none", "zh"]
 """Names of sacreBLEU's tokenizers; `auto` selects one by the language of the references."""
 DEFAULT_BLEU_TOKENIZER = "13a"
+ADAPTABLE = ("warmup", "cooldown", "save_every", "valid_sentences")
+"""Settings that may be adapted to `train.minutes`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,9 +20,12 @@ class TrainConfig:
     steps: int = 100_000
     """Number of updates of the weights."""
     minutes: float | None = None
-    """End the run after this much training time, if that is before `steps`; validation and saving do not count."""
+    """End the run after this much time, if that is before `steps`: preparation, validation and saving included."""
+    adapts: tuple[str, ...] = ()
+    """Settings that are adapted to `minutes` when the speed is known: by default, those of warmup, cooldown, save_every
+    and valid_sentences that are not set."""
     patience: int | None = None
-    """End the run after this many validations in a row without a better score; a cooldown then begins first."""
+    """End the run after this many validations in a row without a better score, and after a cooldown."""
     batch_tokens: int | Literal["auto"] = 25_000
     """Upper bound on the source tokens and the target tokens of a batch; auto is the most that fits in GPU memory. Of
     images, pixels are counted, and of recordings samples."""
@@ -74,7 +79,7 @@ class TrainConfig:
     samples: int = 5
     """Number of those translations that the report shows; 0 keeps validation text out of the run's folder."""
     save_every: int = 1000
-    """Number of steps between checkpoints, each of which is validated."""
+    """Number of steps between checkpoints, each of which is validated; there is one every 10 minutes at least."""
     keep: int = 5
     """Number of last checkpoints to keep; the best one is kept as well."""
     average: int = 5
@@ -105,6 +110,8 @@ class TrainConfig:
         require(self.device != "meta", "the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
         require(self.wandb != "", "wandb must be the name of a project")
         require(self.minutes is None or self.minutes > 0, "minutes must be above 0")
+        unknown = [name for name in self.adapts if name not in ADAPTABLE]
+        require(not unknown, f"adapts: {', '.join(unknown)} cannot be adapted; use {', '.join(ADAPTABLE)}")
         for name in ("cooldown", "valid_sentences", "samples"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0")
         for name in ("label_smoothing", "bpe_dropout", "beta1", "beta2"):

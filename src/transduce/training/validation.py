@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -18,6 +19,7 @@ from transduce.data.prepare import Prepared
 from transduce.errors import ConfigError
 from transduce.models.model import Model
 from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.training.display import Display
 from transduce.training.processes import Interrupted, Processes, StopRequest
 from transduce.training.task import Scoring, Task
 
@@ -33,7 +35,7 @@ class Validation:
         data: DataConfig,
         prepared: Prepared,
         scoring: Scoring,
-        log: Callable[[str], None],
+        display: Display,
         processes: Processes,
         stop: StopRequest,
     ) -> None:
@@ -41,15 +43,19 @@ class Validation:
         self.texts: Sequence[tuple[Any, ...]] = prepared.valid
         self.targets = prepared.valid_targets
         """For each example, the language whose tag begins its source; None without tags."""
-        self.scoring = scoring
-        self.scored = _scored(data, prepared.valid_sizes, scoring.sentences)
+        self.scoring, self._sizes = scoring, prepared.valid_sizes
+        self.score_first(scoring.sentences)
+        self._task, self._stop, self.display = task, stop, display
+        self._examples = task.validation_examples(self, display.log)
+
+    def score_first(self, sentences: int) -> None:
+        """Score this many examples of each validation file."""
+        self.scored = _scored(self.data, self._sizes, sentences)
         """Name of each validation file and its examples that the task scores, as a range of `texts`."""
-        identity = [self.texts, scoring.sentences, *([prepared.valid_sizes] if len(self.scored) > 1 else [])]
-        identity += ["slots"] if scoring.uses_slots else []
+        identity = [self.texts, sentences, *([self._sizes] if len(self.scored) > 1 else [])]
+        identity += ["slots"] if self.scoring.uses_slots else []
         self.digest = hashlib.sha256(json.dumps(identity, default=_digest).encode()).hexdigest()[:16]
         """Identifies the validation data: scores on other data are not comparable."""
-        self._task, self._stop = task, stop
-        self._examples = task.validation_examples(self, log)
 
     @property
     def trained_tokenizer(self) -> Tokenizer:
@@ -70,6 +76,16 @@ class Validation:
         loss_sum, nll_sum, count = self.processes.total(*own_sums)
         figures = {"loss": loss_sum / count, "perplexity": math.exp(min(nll_sum / count, 50))}
         return figures | self._task.more_figures(nll_sum, self)
+
+    def estimate_seconds(self, model: Model, smoothing: float) -> float:
+        """About how long the loss takes, by its first batch."""
+        batches = list(self._batches())[self.processes.share]
+        began = time.monotonic()
+        with torch.inference_mode():
+            for examples in batches[:1]:
+                batch = to_device(self._task.pack(examples, seed=0), model.device)
+                self._task.loss(model, model(batch), batch, smoothing)[0].item()
+        return len(batches) * (time.monotonic() - began)
 
     def interruptible(self, work: Callable[[], T]) -> T:
         """Do this process's share of the work; raises `Interrupted` in all processes if one received a signal."""
@@ -92,8 +108,11 @@ class Validation:
 
     def batches(self, device: torch.device) -> Iterator[Batch]:
         """This process's share of the batches whose loss is measured; they are always the same."""
-        for number, examples in list(enumerate(self._batches()))[self.processes.share]:
+        share = list(enumerate(self._batches()))[self.processes.share]
+        self.display.phase("validating", len(share))
+        for number, examples in share:
             yield to_device(self._task.pack(examples, seed=number), device)
+            self.display.advance()
 
     def _batches(self) -> Iterator[list[Example]]:
         batch: list[Example] = []

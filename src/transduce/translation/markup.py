@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
+from transduce.deadline import check_deadline
+
 _PAIRED = re.compile(r"<(?P<closes>/?)(?P<name>[A-Za-z][\w-]*)(?:\s[^<>]*)?(?<!/)>")
 _IN_SPACES = re.compile(r"\A(\s*)(\S(?:.*\S)?)(\s*)\Z", re.DOTALL)
 """A text, and the white space around it."""
@@ -214,6 +216,7 @@ def _walk(tags: Sequence[Tag]) -> Iterator[tuple[Tag, Tag | None]]:
     """Tags and their descendants with their parents, parents first."""
     waiting: list[tuple[Tag, Tag | None]] = [(tag, None) for tag in tags]
     while waiting:
+        check_deadline()
         tag, parent = waiting.pop()
         yield tag, parent
         waiting += ((child, tag) for child in tag.children)

@@ -32,6 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from transduce.deadline import check_deadline
 from transduce.errors import ConfigError, DataError
 from transduce.files.languages import Direction
 from transduce.files.texts import require_text
@@ -41,15 +42,17 @@ from transduce.translation.formality import Formality, has_forms_of_address
 from transduce.translation.stages.glossary import Terms
 from transduce.translation.stages.normalize import Expand, Normalize, Readable
 from transduce.translation.stages.protect import Protect, Protection
-from transduce.translation.stages.slots import Slots
+from transduce.translation.stages.slots import Slots, reserved_tokens
 from transduce.translation.stages.split import Split
 from transduce.translation.stages.tags import Tags
 from transduce.translation.stages.truecase import Truecase
-from transduce.translation.text import Context, Found, Segment, Stage, Text
+from transduce.translation.text import Context, Edit, Found, Required, Segment, Stage, Text
 from transduce.translation.wording import Wording
 
 Step = tuple[int, str, str]
 """The number of a segment, or 0 for the line, the name of a stage, and the text after it."""
+_TERMS_PER_SOURCE = 4
+"""Maximum number of tokens of the terms in an output, as a multiple of those of the longest source: it bounds time."""
 _ELLIPSIS = re.compile(r"…|\.\.\.")
 _SYMBOL = re.compile(f"[{''.join([*SLOTS, *FORMALITY.values()])}]|{language_tag('[^ ]*?')}")
 
@@ -124,10 +127,11 @@ class Pipeline:
         """
         self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
         self.protection, self.uses_slots, self._directions = protection, uses_slots, directions
+        self._reserved = reserved_tokens(tokenizer.target)
         self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
         sources = {target: self._sources(target) for target in (None, *(target for _, target in directions))}
-        protect = Protect(readable, uses_slots)
+        protect = Protect(readable, uses_slots, sources)
         self.tags = Tags(aligns)
         self.split = Split(protect, by_sentence)
         self.stages: list[Stage] = [
@@ -207,6 +211,7 @@ class Pipeline:
 
     def prepare(self, text: Text, context: Context) -> Text:
         """A segment as the model reads it."""
+        check_deadline()
         for stage in self.stages:
             text = stage.apply(text, context)
         return text
@@ -251,6 +256,12 @@ class Pipeline:
         if len(segments) > 1:
             yield 0, self.split.name, self.split.restore(outputs, segments)
 
+    def rewritten(self, segment: Segment, edits: Sequence[Edit], required: tuple[Required, ...]) -> Segment:
+        """A segment whose source, as the model reads it, is edited and has other required text."""
+        source = replace(segment.source, required=required).edited(sorted(edits))
+        (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)
+        return replace(segment, tokens=tokens, source=source, once=self._once(source))
+
     def require_formality(self, formality: Formality | None, target: str | None) -> None:
         """Raise a ConfigError if a form of address is named that the model or the target language does not know."""
         if formality is None:
@@ -276,7 +287,7 @@ class Pipeline:
     def _context(self, line: Line, wording: Wording, *, protect: bool = True, has_prefix: bool = False) -> Context:
         protection = self.protection if protect else None
         source = self.source_language(line.target)
-        return Context(source, line.target, wording.glossary, wording.formality, protection, has_prefix)
+        return Context(source, line.target, wording.glossary, wording.formality, wording.locale, protection, has_prefix)
 
     def _encode_prefix(self, line: Line) -> list[int]:
         tokens = self.tokenizer.target.encode(line.prefix) if line.prefix else []
@@ -312,12 +323,25 @@ class Pipeline:
         self, original: Text, source: Text, tokens: list[int], prefix: Sequence[int], context: Context
     ) -> Segment:
         required = [required.marked for required in source.required]
-        terms = (
-            {token for ids in self.tokenizer.target.encode_all(required, marked=True) for token in ids}
-            if required
-            else ()
+        distinct = [*dict.fromkeys(required)]
+        encoded = dict(
+            zip(distinct, self.tokenizer.target.encode_all(distinct, marked=True) if required else [], strict=True)
         )
-        return Segment(tokens, list(prefix), original, source, context.target, terms=tuple(sorted(terms)))
+        in_terms = sum(len(encoded[text.marked]) for text in source.required if text.is_term)
+        if in_terms > (most := _TERMS_PER_SOURCE * self.max_source_length):
+            raise DataError(
+                f"the glossary has {in_terms:,} tokens for the terms of one sentence ({original.characters[:40]!r}), "
+                f"more than the {most:,} that this model takes; shorten the translations of terms"
+            )
+        return Segment(
+            tokens, list(prefix), original, source, context.target, sum(len(encoded[text]) for text in required),
+            terms=tuple(sorted({token for ids in encoded.values() for token in ids})),
+            reserved=self._reserved, once=self._once(source),
+        )  # fmt: skip
+
+    def _once(self, source: Text) -> tuple[int, ...]:
+        """The tokens of the slots of a source."""
+        return tuple(self._reserved[SLOTS.index(required.slot)] for required in source.required if required.slot)
 
 
 def _shown(text: Text, before: Text) -> str:

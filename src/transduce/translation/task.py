@@ -72,7 +72,13 @@ class Translate(Task):
         sources, references = zip(*examples, strict=True)
         targets = [target for _, pairs in scored for target in validation.targets[pairs]]
         own_sources, own_targets = sources[processes.share], targets[processes.share] if data.directions else None
-        outputs = processes.gather(validation.interruptible(lambda: translator.translate(own_sources, to=own_targets)))
+        validation.display.phase("translating", len(own_sources))
+        advance = validation.display.advance
+        outputs = processes.gather(
+            validation.interruptible(
+                lambda: [best[0].text for best in translator.stream(own_sources, to=own_targets, text_done=advance)]
+            )
+        )
         samples = [
             {"source": src, "reference": ref, "output": out} | ({"to": target} if target else {})
             for src, ref, out, target in zip(sources, references, outputs, targets, strict=True)

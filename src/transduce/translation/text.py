@@ -166,6 +166,8 @@ class Segment(Job):
     """The sentence as the model reads it."""
     target: str | None = None
     """The target language, if it is known."""
+    required_tokens: int = 0
+    """Number of tokens of all text that its translation must contain."""
 
     @property
     def text(self) -> str:
@@ -227,6 +229,8 @@ class Context:
     target: str | None = None
     glossary: "Glossary | None" = None
     formality: "Formality | None" = None
+    locale: bool = True
+    """Whether numbers and times are written as the target language does."""
     protection: "Protection | None" = None
     has_prefix: bool = False
     """Whether the beginning of the output is given."""

@@ -20,7 +20,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import SLOTS, language_tag
+from transduce.tokenizers.symbols import language_tag
 from transduce.tokenizers.token_ranges import Span as Range
 from transduce.tokenizers.token_ranges import align_characters
 from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
@@ -29,7 +29,8 @@ from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
 from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.repair import Repairer
-from transduce.translation.stages.search import decode, line_spans, pieces, translate_stream
+from transduce.translation.stages.search import Searches, decode, line_spans, pieces, run_searches, translate_stream
+from transduce.translation.stages.slots import reserved_tokens
 from transduce.translation.text import Segment
 from transduce.translation.translation import PairScore, Translation, Translations, join
 from transduce.translation.wording import Terms, TranslateOptions, Wording, split_options
@@ -92,8 +93,7 @@ class Translator:
         """The target language that `transduce translate` takes if none is named and there are several."""
         self.calibrations = dict(calibrations or {})
         """The calibration of confidence for each target language of a multilingual model, or for `ANY`."""
-        sides = (tokenizer, tokenizer.target)
-        uses_slots = uses_slots and all(slot in side.symbol_ids for side in sides for slot in SLOTS)
+        uses_slots = uses_slots and all(reserved_tokens(side) for side in (tokenizer, tokenizer.target))
         self.pipeline = Pipeline(
             tokenizer,
             max_source_length,
@@ -108,7 +108,7 @@ class Translator:
             longest_prefix=model.longest,
         )
         """What happens to a text before and after the search."""
-        self._repairer = Repairer(self.reader, tokenizer)
+        self._repairer = Repairer(self.reader, self.pipeline)
 
     @classmethod
     def load(
@@ -168,7 +168,8 @@ class Translator:
 
         `to` is the target language, which a model with several target languages requires; a list names one for each
         text. Of the options, `glossary` has terms whose translations every sentence uses, and `formality` is formal or
-        informal (for models that were trained with augment.formality); the others are the fields of SearchConfig
+        informal (for models that were trained with augment.formality), and `locale=False` leaves numbers, prices and
+        times as they are instead of writing them as the target language does; the others are the fields of SearchConfig
         (beam=1 is greedy).
         """
         if isinstance(texts, str):
@@ -292,12 +293,15 @@ class Translator:
         to: str | None = None,
         *,
         formality: Formality | None = None,
+        locale: bool = True,
         protect: bool = True,
     ) -> list[Segment]:
         """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`."""
         target = self.target(to)
         self.pipeline.require_formality(formality, target)
-        return self.pipeline.segments([Line(text, prefix, target)], Wording.of(glossary, formality), protect=protect)[0]
+        return self.pipeline.segments(
+            [Line(text, prefix, target)], Wording.of(glossary, formality, locale), protect=protect
+        )[0]
 
     def whole(self, text: str, to: str | None = None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""
@@ -312,12 +316,26 @@ class Translator:
         confidence: Confidence = False,
     ) -> Iterator[list[Translation]]:
         """The translations of segments, from the hypotheses of a search, with everything that the segments require."""
-        results = self._repaired(segments, results, config)
+        searches = self.translation_searches(segments, results, config, align, confidence)
+        return iter(run_searches(self.repairing_engine(config), searches))
+
+    def translation_searches(
+        self,
+        segments: Sequence[Segment],
+        results: Sequence[list[Hypothesis]],
+        config: SearchConfig,
+        align: bool,
+        confidence: Confidence = False,
+    ) -> Searches[list[list[Translation]]]:
+        """Like `translations`, for a caller that runs the searches itself, with `repairing_engine`."""
+        engine = self.repairing_engine(config)
+        results = yield from self._repairer.searches(segments, results, config, engine)
         estimates: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
         if confidence:
             calibrations = [self.calibration(segment.target) if confidence is True else None for segment in segments]
             estimates = confidences(self.reader, self.tokenizer, segments, results, calibrations)
         found = decode(self.reader, self.tokenizer, segments, results, align=align)
+        decoded = []
         for segment, best, outputs in zip(segments, results, found, strict=True):
             translations = []
             for hypothesis, output in zip(best, outputs, strict=True):
@@ -325,14 +343,13 @@ class Translator:
                 alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
                 translations.append(Translation(text, *scores, output.tokens, alignment, *next(estimates)))
-            yield translations
+            decoded.append(translations)
+        return decoded
 
-    def _repaired(
-        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig
-    ) -> list[list[Hypothesis]]:
+    def repairing_engine(self, config: SearchConfig) -> Engine:
+        """The engine that searches again for outputs without what is required."""
         engine = self.engine_for(config)
-        # The gpu engine has one session at a time, which is in use now.
-        return self._repairer.repair(segments, results, config, self._plain if engine.name == "gpu" else engine)
+        return self._plain if engine.name == "gpu" else engine  # gpu has one session at a time, which is in use now
 
     def calibration(self, target: str | None) -> Calibration:
         """The calibration of confidence for a target language; a ModelError if the model is not calibrated."""
@@ -380,11 +397,13 @@ class Translator:
         """
         wording, search = split_options(options)
         config = self.config.with_options(search)
-        segments = self.segments(text, glossary=wording.glossary, to=to, formality=wording.formality)
+        segments = self.segments(
+            text, glossary=wording.glossary, to=to, formality=wording.formality, locale=wording.locale
+        )
         results = search_all(self.engine_for(config), segments, config)
         found, repaired = (
             decode(self.reader, self.tokenizer, segments, hypotheses, align=False)
-            for hypotheses in (results, self._repaired(segments, results, config))
+            for hypotheses in (results, self._repairer.repair(segments, results, config, self.repairing_engine(config)))
         )
         line = Line(text, target=self.target(to))
         return list(self.pipeline.explain(line, wording, segments, found, repaired))

@@ -19,11 +19,13 @@ class Wording:
     glossary: Glossary | None = None
     formality: Formality | None = None
     """The form of address; by default, the model chooses it for each sentence."""
+    locale: bool = True
+    """Whether numbers, prices and times are written as the target language does."""
 
     @classmethod
-    def of(cls, glossary: Terms | None = None, formality: Formality | None = None) -> "Wording":
+    def of(cls, glossary: Terms | None = None, formality: Formality | None = None, locale: bool = True) -> "Wording":
         terms = glossary if isinstance(glossary, Glossary) or glossary is None else Glossary(glossary)
-        return cls(terms, formality)
+        return cls(terms, formality, locale)
 
 
 class TranslateOptions(SearchOptions, total=False):
@@ -31,10 +33,11 @@ class TranslateOptions(SearchOptions, total=False):
 
     glossary: Terms | None
     formality: Formality | None
+    locale: bool
 
 
 def split_options(options: TranslateOptions) -> tuple[Wording, SearchOptions]:
     """The wording, and the options of the search."""
-    wording = {name: value for name, value in options.items() if name in ("glossary", "formality")}
+    wording = {name: value for name, value in options.items() if name not in SearchOptions.__annotations__}
     search = {name: value for name, value in options.items() if name not in wording}
     return Wording.of(**wording), cast(SearchOptions, search)  # type: ignore[arg-type]

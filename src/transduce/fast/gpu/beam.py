@@ -21,6 +21,8 @@ from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 _PART, _PARTS_AT_ONCE = 128, 32
 """Tokens in a part of the vocabulary, and parts that one program summarises."""
+_FIELDS = 5
+"""Numbers of an entry before its forced tokens."""
 
 
 @dataclass(slots=True)
@@ -33,6 +35,10 @@ class Entry:
     """Maximum number of output tokens."""
     prefix: Sequence[int]
     """Forced prefix: the tokens the output must begin with."""
+    symbols: range
+    """Reserved symbols: `Job.reserved`."""
+    missing: int
+    """Those of them that the output must contain, as bits."""
 
 
 class SlotBeam:
@@ -51,6 +57,8 @@ class SlotBeam:
         """Number of tokens generated, the same in all rows of a slot."""
         self.forced_SP = zeros(S, positions)
         """The only token allowed at a position, ANY or ANY_BUT_END."""
+        self.symbols_S2, self.missing_R = zeros(S, 2), zeros(R)
+        """The first and the number of the symbols, which occur only if they are missing, and then once."""
         self.token_R, self.generated_RP = zeros(R), zeros(R, positions)
         self.ancestor_RP = zeros(R, positions, dtype=torch.uint8)
         self.alive_R = zeros(R, dtype=torch.float32)
@@ -66,17 +74,20 @@ class SlotBeam:
 
     def enter(self, slot_A: Tensor, entries: Sequence[Entry]) -> None:
         """Start these sentences in these slots."""
-        table_A = np.full((len(entries), 2 + self.positions), ANY, dtype=np.int32)  # job id, limit, forced tokens
-        table_A[:, 2 : 2 + self.min_length] = ANY_BUT_END
-        table_A[:, 0], table_A[:, 1] = [entry.job_id for entry in entries], [entry.limit for entry in entries]
-        table_A[np.arange(len(entries)), 2 + table_A[:, 1]] = EOS
+        table_A = np.full((len(entries), _FIELDS + self.positions), ANY, dtype=np.int32)  # fields, then forced tokens
+        table_A[:, _FIELDS : _FIELDS + self.min_length] = ANY_BUT_END
+        table_A[:, :_FIELDS] = [
+            (entry.job_id, entry.limit, entry.symbols.start, len(entry.symbols), entry.missing) for entry in entries
+        ]
+        table_A[np.arange(len(entries)), _FIELDS + table_A[:, 1]] = EOS
         for row, entry in zip(table_A, entries, strict=True):
             if entry.prefix:
-                row[2 : 2 + len(entry.prefix)] = entry.prefix
+                row[_FIELDS : _FIELDS + len(entry.prefix)] = entry.prefix
         start_slots[(len(entries),)](
             send(table_A, self.token_R.device), slot_A, self.job_id_S, self.limit_S, self.position_R,
-            self.forced_SP, self.token_R, self.alive_R, self.finished_score_R, self.positions,
-            W=self.beam, W2=triton.next_power_of_2(self.beam), P2=triton.next_power_of_2(self.positions), BOS=BOS,
+            self.forced_SP, self.symbols_S2, self.missing_R, self.token_R, self.alive_R, self.finished_score_R,
+            self.positions, FIELDS=_FIELDS, BOS=BOS, W=self.beam, W2=triton.next_power_of_2(self.beam),
+            P2=triton.next_power_of_2(self.positions),
         )  # fmt: skip
 
     def begin_after(self, slot_A: Tensor, prompts: Sequence[Sequence[int]]) -> None:
@@ -104,15 +115,17 @@ class SlotBeam:
         C = 2 * W if W > 1 else 1  # at most W of 2W end with the end marker, so at least W alive ones remain
         common = {"W": W, "PART": _PART, "PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
         summarise[(R, triton.cdiv(X, _PARTS_AT_ONCE))](
-            logits_RV, self.job_id_S, self.position_R, self.forced_SP, self._best_RX, self._log_total_RX,
-            self.vocab_size, stride, X, self.positions, PARTS_AT_ONCE=_PARTS_AT_ONCE, num_warps=8, **common,
+            logits_RV, self.job_id_S, self.position_R, self.forced_SP, self.symbols_S2, self.missing_R, self._best_RX,
+            self._log_total_RX, self.vocab_size, stride, X, self.positions, PARTS_AT_ONCE=_PARTS_AT_ONCE,
+            num_warps=8, **common,
         )  # fmt: skip
         advance[(self.slots,)](
             logits_RV, self._best_RX, self._log_total_RX, self.job_id_S, self.done_S, self.position_R, self.limit_S,
-            self.forced_SP, self.token_R, self.generated_RP, self.ancestor_RP, self.alive_R, self.finished_RP,
-            self.finished_length_R, self.finished_log_prob_R, self.finished_score_R, self.alpha_1, self.nbest_1,
-            self.vocab_size, stride, X, self.positions, W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C),
-            X2=triton.next_power_of_2(X), P2=triton.next_power_of_2(self.positions), num_warps=4, **common,
+            self.forced_SP, self.symbols_S2, self.missing_R, self.token_R, self.generated_RP, self.ancestor_RP,
+            self.alive_R, self.finished_RP, self.finished_length_R, self.finished_log_prob_R, self.finished_score_R,
+            self.alpha_1, self.nbest_1, self.vocab_size, stride, X, self.positions,
+            W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C), X2=triton.next_power_of_2(X),
+            P2=triton.next_power_of_2(self.positions), num_warps=4, **common,
         )  # fmt: skip
 
     def finished(self, slots: Sequence[int]) -> list[Tensor]:

@@ -11,16 +11,20 @@ import triton.language as tl
 
 @triton.jit
 def start_slots(
-    entry_A, slot_A, job_id_S, limit_S, position_R, forced_SP, token_R, alive_R, finished_score_R, positions,
-    W: tl.constexpr, W2: tl.constexpr, P2: tl.constexpr, BOS: tl.constexpr,
+    entry_A, slot_A, job_id_S, limit_S, position_R, forced_SP, symbols_S2, missing_R, token_R, alive_R,
+    finished_score_R, positions,
+    FIELDS: tl.constexpr, W: tl.constexpr, W2: tl.constexpr, P2: tl.constexpr, BOS: tl.constexpr,
 ):  # fmt: skip
     """Initialise a slot with one empty hypothesis."""
-    entry = entry_A + tl.program_id(0) * (positions + 2)
+    entry = entry_A + tl.program_id(0) * (positions + FIELDS)
     slot, row, position = tl.load(slot_A + tl.program_id(0)), tl.arange(0, W2), tl.arange(0, P2)
     rows = slot * W + row
     tl.store(job_id_S + slot, tl.load(entry))
     tl.store(limit_S + slot, tl.load(entry + 1))
-    forced = tl.load(entry + 2 + position, mask=position < positions, other=0)
+    tl.store(symbols_S2 + slot * 2, tl.load(entry + 2))
+    tl.store(symbols_S2 + slot * 2 + 1, tl.load(entry + 3))
+    tl.store(missing_R + rows, row * 0 + tl.load(entry + 4), mask=row < W)
+    forced = tl.load(entry + FIELDS + position, mask=position < positions, other=0)
     tl.store(forced_SP + slot * positions + position, forced, mask=position < positions)
     tl.store(position_R + rows, row * 0, mask=row < W)
     tl.store(token_R + rows, row * 0 + BOS, mask=row < W)
@@ -29,18 +33,38 @@ def start_slots(
 
 
 @triton.jit
+def _symbol_bit(token, symbols):
+    """The bit of a token in `missing_R`; 0 if it is none of the slot's symbols."""
+    symbol = token - tl.load(symbols)
+    is_symbol = (symbol >= 0) & (symbol < tl.load(symbols + 1))
+    return tl.where(is_symbol, (symbol * 0 + 1) << tl.where(is_symbol, symbol, 0), 0)
+
+
+@triton.jit
 def _is_allowed(
-    token, forced, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr, ANY_BUT_END: tl.constexpr
+    token,
+    forced,
+    symbols,
+    missing,
+    PAD: tl.constexpr,
+    UNK: tl.constexpr,
+    BOS: tl.constexpr,
+    EOS: tl.constexpr,
+    ANY_BUT_END: tl.constexpr,
 ):
-    """Only the forced token if there is one, otherwise every token that is not a marker; EOS unless ANY_BUT_END."""
+    """Only the forced token if there is one, otherwise every token but markers and symbols that are not missing.
+
+    EOS is allowed unless a symbol is missing or ANY_BUT_END is forced.
+    """
     is_free = (forced < 0) & (token != PAD) & (token != UNK) & (token != BOS)
-    return (token == forced) | (is_free & ((token != EOS) | (forced != ANY_BUT_END)))
+    is_free = is_free & ((_symbol_bit(token, symbols) & ~missing) == 0)
+    return (token == forced) | (is_free & ((token != EOS) | ((forced != ANY_BUT_END) & (missing == 0))))
 
 
 @triton.jit
 def summarise(
-    logits_RV, job_id_S, position_R, forced_SP, best_RX, log_total_RX, vocab_size, stride, parts, positions,
-    W: tl.constexpr, PART: tl.constexpr, PARTS_AT_ONCE: tl.constexpr,
+    logits_RV, job_id_S, position_R, forced_SP, symbols_S2, missing_R, best_RX, log_total_RX, vocab_size, stride,
+    parts, positions, W: tl.constexpr, PART: tl.constexpr, PARTS_AT_ONCE: tl.constexpr,
     PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr, ANY_BUT_END: tl.constexpr,
 ):  # fmt: skip
     """For each part of a row: its best allowed logit, and the logarithm of its sum of exponentials."""
@@ -57,7 +81,9 @@ def summarise(
         total = tl.sum(tl.exp(logit - maximum[:, None]), 1)
         log_total = maximum + tl.log(tl.where(part < parts, total, 1.0))
         forced = tl.load(forced_SP + slot * positions + tl.load(position_R + row))
-        best = tl.max(tl.where(_is_allowed(token, forced, PAD, UNK, BOS, EOS, ANY_BUT_END), logit, float("-inf")), 1)
+        missing = tl.load(missing_R + row)
+        allowed = _is_allowed(token, forced, symbols_S2 + slot * 2, missing, PAD, UNK, BOS, EOS, ANY_BUT_END)
+        best = tl.max(tl.where(allowed, logit, float("-inf")), 1)
         tl.store(best_RX + row * parts + part, best, mask=part < parts)
         tl.store(log_total_RX + row * parts + part, log_total, mask=part < parts)
 
@@ -69,9 +95,9 @@ def _penalty(length, alpha):
 
 @triton.jit
 def advance(
-    logits_RV, best_RX, log_total_RX, job_id_S, done_S, position_R, limit_S, forced_SP, token_R, generated_RP,
-    ancestor_RP, alive_R, finished_RP, finished_length_R, finished_log_prob_R, finished_score_R, alpha_1, nbest_1,
-    vocab_size, stride, parts, positions,
+    logits_RV, best_RX, log_total_RX, job_id_S, done_S, position_R, limit_S, forced_SP, symbols_S2, missing_R,
+    token_R, generated_RP, ancestor_RP, alive_R, finished_RP, finished_length_R, finished_log_prob_R, finished_score_R,
+    alpha_1, nbest_1, vocab_size, stride, parts, positions,
     W: tl.constexpr, W2: tl.constexpr, C: tl.constexpr, C2: tl.constexpr, X2: tl.constexpr, P2: tl.constexpr,
     PART: tl.constexpr, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr,
     ANY_BUT_END: tl.constexpr,
@@ -101,12 +127,15 @@ def advance(
         of_row = chosen // X2
         chosen_gain = tl.sum(tl.where(of_row[:, None] == row[None, :], gain[None, :], 0.0), 1)
         token = (chosen % X2 * PART)[:, None] + tl.arange(0, PART)[None, :]
-        forced = tl.load(forced_SP + slot * positions + t)
+        forced, symbols = tl.load(forced_SP + slot * positions + t), symbols_S2 + slot * 2
+        missing = tl.load(missing_R + rows, mask=row < W, other=0)
+        chosen_missing = tl.sum(tl.where(of_row[:, None] == row[None, :], missing[None, :], 0), 1)
         logits = logits_RV + (slot * W + of_row).to(tl.int64)[:, None] * stride
         value = tl.load(
             logits + token, mask=(peak > float("-inf"))[:, None] & (token < vocab_size), other=float("-inf")
         )
-        value = tl.where(_is_allowed(token, forced, PAD, UNK, BOS, EOS, ANY_BUT_END), value, float("-inf"))
+        allowed = _is_allowed(token, forced, symbols, chosen_missing[:, None], PAD, UNK, BOS, EOS, ANY_BUT_END)
+        value = tl.where(allowed, value, float("-inf"))
         value = tl.reshape(value + chosen_gain[:, None], (C2 * PART,))
         index = tl.arange(0, C2 * PART)
 
@@ -114,7 +143,7 @@ def advance(
         finished_log_prob = tl.load(finished_log_prob_R + rows, mask=row < W, other=0.0)
         next_alive = tl.full((W2,), float("-inf"), tl.float32)
         next_token = tl.full((W2,), EOS, tl.int32)
-        parent = tl.zeros((W2,), tl.int32)
+        parent, next_missing = tl.zeros((W2,), tl.int32), tl.zeros((W2,), tl.int32)
         kept = 0
         for _ in tl.static_range(C):
             log_prob, at = tl.max(value, 0, return_indices=True)
@@ -141,6 +170,8 @@ def advance(
                 next_alive = tl.where(row == kept, log_prob, next_alive)
                 next_token = tl.where(row == kept, best_token, next_token)
                 parent = tl.where(row == kept, parent_row, parent)
+                still = tl.sum(tl.where(row == parent_row, missing, 0), 0) & ~_symbol_bit(best_token, symbols)
+                next_missing = tl.where(row == kept, still, next_missing)
                 kept += 1
 
         ancestors = tl.load(
@@ -154,6 +185,7 @@ def advance(
         tl.store(ancestor_RP + rows[:, None] * positions + position[None, :], ancestors, mask=written)
         tl.store(generated_RP + rows * positions + t, next_token, mask=row < W)
         tl.store(token_R + rows, next_token, mask=row < W)
+        tl.store(missing_R + rows, next_missing, mask=row < W)
         tl.store(alive_R + rows, next_alive, mask=row < W)
         tl.store(finished_score_R + rows, finished_score, mask=row < W)
         tl.store(finished_log_prob_R + rows, finished_log_prob, mask=row < W)

@@ -10,7 +10,7 @@ import torch
 from transduce.fast.gpu.beam import Entry, hypotheses
 from transduce.fast.gpu.slot_batch import PendingCopy, SlotBatch, SlotModel
 from transduce.fast.kernels.fuse import fits, fuse
-from transduce.fast.limits import attention_limits, search_limits
+from transduce.fast.limits import attention_limits, missing_bits, search_limits
 from transduce.models.any_model import AnyModel
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -213,7 +213,7 @@ class GpuSession:
             slot, job_id = self._free.pop(), next(self._engine.job_ids)
             self._running[slot] = (key, job_id)
             slots.append(slot)
-            entries.append(Entry(job_id, limit, job.prefix))
+            entries.append(Entry(job_id, limit, job.prefix, job.reserved, missing_bits(job)))
             sources.append([*job.tokens, EOS])
         if entries:
             self._slots.enter(slots, entries, sources)

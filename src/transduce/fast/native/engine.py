@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
 
-from transduce.fast.limits import ANY, ANY_BUT_END, MAX_BEAM, attention_limits, search_limits
+from transduce.fast.limits import ANY, ANY_BUT_END, MAX_BEAM, attention_limits, missing_bits, search_limits
 from transduce.fast.native import structs
 from transduce.fast.native.shortlist import Shortlist, Shortlists, model_shortlist
 from transduce.fast.native.structs import (
@@ -70,6 +70,7 @@ class ActiveJob:
             "states": zeros("f", 2 * beam * state_width),
             "ancestor": zeros("B", beam * positions),
             "tokens": zeros("i", beam * positions),
+            "missing": array("I", [missing_bits(job)] * beam),
             "forced": forced,
             "log_prob": array(
                 "f", [0.0, *[-math.inf] * (beam - 1)]
@@ -91,7 +92,7 @@ class ActiveJob:
         addresses |= {name: block.address for name, block in self.caches.items()}
         self.struct = structs.Job(
             beam=beam, positions=positions, source_length=source_length, limit=limit, nbest=config.nbest,
-            alpha=config.length_penalty, **addresses,
+            alpha=config.length_penalty, first_symbol=job.reserved.start, symbols=len(job.reserved), **addresses,
         )  # fmt: skip
         if config.shortlist:
             assert shortlists

@@ -92,10 +92,11 @@ def _cached_or_compiled(compiler: Sequence[str]) -> ctypes.CDLL:
             if _is_complete(path):
                 return ctypes.CDLL(str(path))
             _log.warning("transduce: %s is damaged; compiling it again", path)
-        with tempfile.TemporaryDirectory(dir=folder) as work:
+        with tempfile.TemporaryDirectory() as work:  # not in the cache, where it would stay if this process is killed
             compiled = _compile(compiler, Path(work) / name)
             write_atomically(_digest_of(path), digest(compiled).encode())
-            compiled.replace(path)  # atomic: another process may be loading it
+            staged = Path(shutil.copy(compiled, folder / f".{name}.{os.getpid()}.tmp"))
+            staged.replace(path)  # atomic: another process may be loading it
         return ctypes.CDLL(str(path))
     except (ConfigError, OSError, subprocess.SubprocessError) as error:
         with tempfile.TemporaryDirectory() as work:

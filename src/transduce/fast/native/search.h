@@ -14,6 +14,12 @@ static void insert(Candidate *best, int count, float log_prob, int token) {
     best[i] = (Candidate){log_prob, token};
 }
 
+/* The bit of a token in Job.missing; 0 if it is no symbol. */
+static uint32_t symbol_bit(const Job *job, int token) {
+    int symbol = token - job->first_symbol;
+    return symbol >= 0 && symbol < job->symbols ? 1u << symbol : 0;
+}
+
 /* Index of the first of n ascending tokens that is not below this one. */
 static int index_of(const int32_t *tokens, int n, int token) {
     int low = 0;
@@ -56,7 +62,9 @@ static void project_rows(Worker worker, const Linear *projection, const int32_t 
             exp_sum[r] += sum;
             for (int i = 0; job->entropy && i < tokens; i++)
                 logit_sum[r] += exponential(row[i] - max_logit[r]) * (row[i] - max_logit[r]);
-            int forced = job->forced[job->position], lowest = forced >= 0 ? forced : forced == ANY_BUT_END ? EOS + 1 : EOS;
+            uint32_t missing = job->missing[batch->row[r].hypothesis];
+            int forced = job->forced[job->position], may_end = forced != ANY_BUT_END && !missing;
+            int lowest = forced >= 0 ? forced : may_end ? EOS : EOS + 1;
             int i = shortlist ? index_of(shortlist + start, tokens, lowest) : lowest > start ? lowest - start : 0;
             float worst = best[count - 1].log_prob;
             if (forced >= 0) {
@@ -66,7 +74,9 @@ static void project_rows(Worker worker, const Linear *projection, const int32_t 
             if (max <= worst) continue;
             for (; i < tokens; i++)
                 if (row[i] > worst) {
-                    insert(best, count, row[i], shortlist ? shortlist[start + i] : start + i);
+                    int token = shortlist ? shortlist[start + i] : start + i;
+                    if (symbol_bit(job, token) & ~missing) continue;
+                    insert(best, count, row[i], token);
                     worst = best[count - 1].log_prob;
                 }
         }
@@ -154,11 +164,13 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int found) 
     if (job->token_log_prob) job->token_log_prob[t] = best[0].log_prob - job->log_prob[0];
     float log_prob[MAX_BEAM];
     int tokens[MAX_BEAM], parent[MAX_BEAM], kept = 0;
+    uint32_t missing[MAX_BEAM];
     for (int c = 0; c < count && best[c].log_prob > -INFINITY; c++) {
         int token = best[c].token / W, from = hypothesis[best[c].token % W];
         if (token == EOS) finish(job, from, best[c].log_prob, best[c].log_prob / EXPORT(length_penalty)(t + 1, alpha));
         else if (kept < W) log_prob[kept] = best[c].log_prob, tokens[kept] = token, parent[kept++] = from;
     }
+    for (int w = 0; w < kept; w++) missing[w] = job->missing[parent[w]] & ~symbol_bit(job, tokens[w]);
     for (int p = 0; p <= t; p += CHUNK) {
         uint8_t history[MAX_BEAM][CHUNK];
         int size = t + 1 - p < CHUNK ? t + 1 - p : CHUNK;
@@ -168,6 +180,7 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int found) 
     for (int w = 0; w < kept; w++) {
         job->ancestor[w * P + t + 1] = w;
         job->tokens[w * P + t] = tokens[w];
+        job->missing[w] = missing[w];
         job->log_prob[w] = log_prob[w];
     }
     for (int w = kept; w < W; w++) job->log_prob[w] = -INFINITY;

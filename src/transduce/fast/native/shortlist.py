@@ -127,5 +127,5 @@ class Shortlists:
             packed = PackedTokens({token for token in candidates(marker) if token > EOS}, self._model.projection)
             self._library.pack_shortlist(byref(self._model), byref(packed.struct))
             common = self._common.setdefault(marker, packed)  # another thread may have packed them too
-        others = self._shortlist.tokens(job.tokens, [*job.prefix, *job.terms]).difference(common.tokens)
+        others = self._shortlist.tokens(job.tokens, [*job.prefix, *job.terms, *job.once]).difference(common.tokens)
         return marker, common, PackedTokens(others, self._model.projection)  # not empty: EOS is in it

@@ -69,10 +69,12 @@ typedef struct {
     float alpha;                /* exponent of the length penalty */
     int32_t position;           /* current target position: the number of tokens generated */
     int32_t finished_count, done;
+    int32_t first_symbol, symbols; /* the tokens from first_symbol on that only occur if they are missing, and then once */
     float *self_kv, *cross_kv;  /* KV caches: [layer][beam][position][keys, values], [layer][source][keys, values] */
     float *states;              /* of SSRUs, instead of self_kv: [layer][even or odd position][beam][width] */
     uint8_t *ancestor;          /* [beam][position]: the row that holds a hypothesis's keys, values and token */
     int32_t *tokens;            /* [beam][position] */
+    uint32_t *missing;          /* [beam]: the symbols that the output still lacks, from the lowest bit on */
     int32_t *forced;            /* [position]: the only token allowed there, ANY or ANY_BUT_END */
     const Shortlist *common;    /* the tokens that outputs may have, with `own`, which `encode` fills; NULL: all tokens */
     Shortlist own;
@@ -155,7 +157,8 @@ static const Entry entries[] = {
 #undef T
 #define T Job
     STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),
-    F(self_kv), F(cross_kv), F(states), F(ancestor), F(tokens), F(forced), F(common), F(own), F(head_attention),
+    F(first_symbol), F(symbols),
+    F(self_kv), F(cross_kv), F(states), F(ancestor), F(tokens), F(missing), F(forced), F(common), F(own), F(head_attention),
     F(attention), F(token_log_prob), F(entropy), F(log_prob), F(finished_tokens), F(finished_length), F(finished_log_prob),
     F(finished_score),
 #undef T

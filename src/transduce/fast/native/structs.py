@@ -58,9 +58,9 @@ class Job(ctypes.Structure):
     _fields_ = (
         *((name, c_int32) for name in ("beam", "positions", "source_length", "limit", "nbest")),
         ("alpha", c_float),
-        *((name, c_int32) for name in ("position", "finished_count", "done")),
+        *((name, c_int32) for name in ("position", "finished_count", "done", "first_symbol", "symbols")),
         *((name, c_void_p) for name in (
-            "self_kv", "cross_kv", "states", "ancestor", "tokens", "forced",
+            "self_kv", "cross_kv", "states", "ancestor", "tokens", "missing", "forced",
         )),
         ("common", POINTER(Shortlist)), ("own", Shortlist),
         *((name, c_void_p) for name in (

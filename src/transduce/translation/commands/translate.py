@@ -119,6 +119,7 @@ class TextOptions:
         Literal["formal", "informal"] | None,
         typer.Option(help="How the translation addresses its reader, e.g. German Sie or du.", show_default="as it is"),
     ] = None
+    locale: Annotated[bool, typer.Option(help="Write numbers, prices and times as the target language does.")] = True
 
     @property
     def protection(self) -> list[str] | bool:
@@ -133,6 +134,7 @@ class TextOptions:
         return {
             "glossary": Glossary.load(self.glossary) if self.glossary else None,
             "formality": self.formality,
+            "locale": self.locale,
         }
 
 

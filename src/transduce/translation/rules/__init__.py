@@ -61,6 +61,12 @@ def common() -> dict[str, Any]:
 
 
 @cache
+def locales() -> dict[str, Any]:
+    """How each language writes numbers; see translation/locale.py."""
+    return _read("locales")
+
+
+@cache
 def rules_of(code: str | None) -> dict[str, Any]:
     """The rules of a language, by its two-letter code; empty if there are none for it."""
     return _read(code) if code in languages() else {}
@@ -69,7 +75,7 @@ def rules_of(code: str | None) -> dict[str, Any]:
 @cache
 def languages() -> list[str]:
     files = (file.name.partition(".") for file in resources.files(__name__).iterdir())
-    return sorted(name for name, _, ending in files if ending == "toml" and name != "common")
+    return sorted(name for name, _, ending in files if ending == "toml" and name not in ("common", "locales"))
 
 
 def pattern(source: str) -> str:

@@ -25,7 +25,7 @@ these marks, such as the non-breaking hyphen of Word and the quotation marks of 
 """
 _HANGUL_ENDS = frozenset(map(chr, range(0x1160, 0x1200)))
 _SYMBOL_CATEGORIES = ("So", "Sm", "Sc", "No")
-_OTHER_SYMBOLS = "§¶†‡"
+_OTHER_SYMBOLS = "§¶†‡¿¡"
 _TRADEMARKS = "®™℠"
 _NAME = re.compile(r"\w[\w'’-]*\Z")
 _LONGEST_NAME = 50

@@ -4,22 +4,20 @@ A model that was trained with augment.spans sees a slot, one of ten reserved sym
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
 from transduce.errors import ConfigError
-from transduce.files.languages import base_language
 from transduce.files.texts import require_list
 from transduce.tokenizers.symbols import SLOTS
+from transduce.translation.locale import localized, with_clear_times
 from transduce.translation.rules import common, pattern
 from transduce.translation.stages.normalize import Readable
 from transduce.translation.text import Context, Required, Span, Stage, Text, merge
 
 _COPIED = re.compile("|".join(pattern(common()["copy"][name]) for name in ("integer", "code")))
 _INTEGER_LISTS = re.compile(pattern(common()["list"]["integers"]))
-_TIME = re.compile(r"(1[0-2]|[1-9])(?:[:.](\d{2}))? ?([ap])\.? ?m\b\.?", re.IGNORECASE)
-_RANGE = re.compile(r"[-–]")
 _SHARED_NAME = re.compile(r"(?<![\w@.-])[^\W_][\w-]{2,}(?![\w@-]|\.\w)")
 _WORTH_SEARCHING = re.compile(
     r"[\d@/\\{}$%<>`&#_=^\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w[.+]\w|"
@@ -34,8 +32,9 @@ class Protect(Stage):
 
     name = "protect"
 
-    def __init__(self, readable: Readable, uses_slots: bool) -> None:
-        self._readable, self._uses_slots = readable, uses_slots
+    def __init__(self, readable: Readable, uses_slots: bool, sources: Mapping[str | None, set[str]]) -> None:
+        """`sources`: the languages that the source of a translation to a language may have."""
+        self._readable, self._uses_slots, self._sources = readable, uses_slots, sources
 
     def spans(self, text: str, context: Context) -> list[Span]:
         protection = context.protection
@@ -47,14 +46,23 @@ class Protect(Stage):
         return merge(merge(spans, protection.integer_lists(text)), self._readable.unreadable(text))
 
     def apply(self, text: Text, context: Context) -> Text:
-        """The text with its protected spans; if there are too many, neighbours are joined."""
+        """The text with its protected spans; if there are too many, neighbours are joined.
+
+        Numbers and times are written as the target language does, unless the request leaves them as they are.
+        """
+        sources = self._sources.get(context.target, set()) if context.locale else set()
+        if self._uses_slots and sources == {"en"}:
+            text = with_clear_times(text)
         characters = text.characters
         spans = self.spans(characters, context)
         if self._uses_slots and len(spans) > len(SLOTS):
             spans = join_neighbours(characters, spans)
         if not spans:
             return text
-        required = (Required(in_24_hours(characters[slice(*span)], context.target), span) for span in spans)
+        required = (
+            Required(localized(characters[slice(*span)], characters[: span.start], sources, context.target), span)
+            for span in spans
+        )
         return replace(text, required=(*text.required, *required))
 
 
@@ -129,22 +137,6 @@ def _trimmed(text: str, start: int, end: int) -> Span:
             unopened[last] = unopened.get(last, 0) - 1
             end -= 1
     return Span(start, end)
-
-
-def in_24_hours(text: str, language: str | None) -> str:
-    """A time of day in 12 hours, or a range, as a language writes it; any other text, or in another language, as it is.
-
-    A model would lose the half of the day.
-    """
-    times = list(map(str.strip, _RANGE.split(text)))
-    if base_language(language) not in common()["times"]["hours_24"].split() or not all(map(_TIME.fullmatch, times)):
-        return text
-    return _TIME.sub(_converted, text)
-
-
-def _converted(time: re.Match[str]) -> str:
-    hour = int(time[1]) % 12 + (12 if time[3].lower() == "p" else 0)
-    return f"{hour}:{time[2] or '00'}"
 
 
 def shared_parts(source: str, target: str) -> list[str]:

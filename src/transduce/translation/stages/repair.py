@@ -1,51 +1,181 @@
-"""Makes sure that outputs contain the text that is required: protected spans, and the terms of a glossary.
+"""Makes sure that outputs contain the text that is required: protected spans, numbers, and the terms of a glossary.
 
-The best output of a segment is searched for again if something is missing, with a prefix up to the place where the
-missing text belongs and the text itself. If the new output is much less probable, still incomplete, or makes a longer
-word of a term, the text is inserted into the original output at that place, and the score of the search decides between
-the two. A term takes the place of the words that translate it; a new output that has both is not used.
-
-The place of a missing text is where cross-attention is highest for the corresponding source token.
+The search itself writes every slot of a source (search/constraint.py); other text is checked. If an output lacks some,
+the segment is searched for again: with the translations of terms in place of the terms in the source, which the model
+copies and fits its sentence to, and if that does not help, with slots in place of what is missing. The rival of this is
+the first output with terms in place of the words that translate them, by cross-attention; the score of the search
+decides. What is still missing, because a model has no slots or an output has reached its limit, is inserted where
+cross-attention is highest for the corresponding source token.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
 from transduce.files.scripts import has_spaces
 from transduce.models.forced_decoding import Attention, OutputReader
 from transduce.search.decoder import Hypothesis
-from transduce.search.engine import Engine, search_all
+from transduce.search.engine import Engine
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
-from transduce.tokenizers.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK
-from transduce.translation.stages.search import token_spans
+from transduce.tokenizers.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK, escape
+from transduce.translation.pipeline import Pipeline
+from transduce.translation.stages.search import Searches, run_searches, token_spans
 from transduce.translation.text import Required, Segment
 
 _MOST = 0.5
 """Share of the attention of a word that a term must have to take its place."""
-_ROUNDS = 2
-"""Number of searches with a prefix for one output."""
-_MARGIN = 1.5
-"""Log-probability per token that an output may lose by a new search, before an insertion is tried as well. This
-includes the missing text itself, which the model did not choose."""
 _PASSES = 3
 """Number of times that text is inserted: an insertion may separate the words of a term."""
-Outputs = Sequence[tuple[Segment, list[int]]]
+_SEARCHES = 3
+"""Number of searches for a segment: with terms, with slots for what is missing, and with slots for all."""
+Place = tuple[int, int]
+"""The number of a segment, and the rank of one of its outputs."""
+Outputs = Mapping[Place, list[int]]
 
 
-def missing(segment: Segment, marked: str) -> list[Required]:
-    """What a marked output lacks: text that it does not contain as often as required, slots that are not there once."""
+def missing(segment: Segment, marked: str, *, sound: bool = False) -> list[Required]:
+    """What a marked output lacks: text that it does not contain as often as required.
+
+    With `sound`, a term that is the beginning of a longer word is missing: the search may continue a term in this way.
+    """
     needed: Counter[str] = Counter()
     result = []
     for required in segment.required:
         needed[required.marked] += 1
-        times = marked.count(required.marked) if required.slot else len(required.pattern.findall(marked))
-        if times < needed[required.marked] or (required.slot and times > 1):
+        times = len(required.pattern.findall(marked))
+        if times < needed[required.marked] or (sound and required.is_term and required.longer_word.search(marked)):
             result.append(required)
     return result
+
+
+class Repairer:
+    def __init__(self, reader: OutputReader, pipeline: Pipeline) -> None:
+        self._pipeline, self._source, self._target = pipeline, pipeline.tokenizer, pipeline.tokenizer.target
+        self._tags = _tags(self._source)
+        self._inserter = Inserter(reader, self._source)
+
+    def repair(
+        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
+    ) -> list[list[Hypothesis]]:
+        """The results after `searches`, which run on their own."""
+        return run_searches(engine, self.searches(segments, results, config, engine))
+
+    def searches(
+        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
+    ) -> Searches[list[list[Hypothesis]]]:
+        """The results; hypotheses without what their segment requires are replaced or changed, and keep their rank."""
+        places = [(i, rank) for i, best in enumerate(results) for rank in range(len(best))]
+        copied = {(i, rank): self._copy(segments[i]) for i, rank in places if segments[i].is_untranslatable}
+        outputs = {at: results[at[0]][at[1]].tokens for at in places if segments[at[0]].required and at not in copied}
+        lacking = self._inserter.lacking(segments, outputs)
+        changed = yield from self._retried(segments, outputs, lacking, self._with_terms, config)
+        changed |= copied
+        lacking = {at: lacks for at, lacks in lacking.items() if at not in changed}
+        in_slots = yield from self._retried(segments, outputs, lacking, self._with_slots, config)
+        left = {at: segments[at[0]].required for at in lacking if at not in in_slots}
+        in_slots |= yield from self._retried(segments, outputs, left, self._with_slots, config)
+        inserted = self._inserter.filled(segments, {at: outputs[at] for at in lacking}, engine, in_slots.keys())
+        repaired = [list(best) for best in results]
+        candidates = [*changed.items(), *in_slots.items(), *inserted.items()]
+        scored: dict[Place, Hypothesis] = {}
+        hypotheses = yield from self._scored(segments, candidates, config)
+        for (at, _), hypothesis in zip(candidates, hypotheses, strict=True):
+            scored[at] = max(scored.get(at, hypothesis), hypothesis, key=lambda candidate: candidate.score)
+        for (i, rank), hypothesis in scored.items():
+            repaired[i][rank] = hypothesis
+        return repaired
+
+    def _retried(
+        self,
+        segments: Sequence[Segment],
+        outputs: Outputs,
+        lacking: Mapping[Place, Sequence[Required]],
+        rewrite: Callable[[Segment, Sequence[Required]], Segment | None],
+        config: SearchConfig,
+    ) -> Searches[dict[Place, list[int]]]:
+        """Complete outputs of another search, with rewritten sources, in place of those that lack something."""
+        jobs = {i: job for (i, _), lacks in [*lacking.items()][::-1] if (job := rewrite(segments[i], lacks))}
+        narrow = replace(config, beam=max(config.nbest, (config.beam + 1) // 2))  # it takes less time at the same BLEU
+        changed: dict[Place, list[int]] = {}
+        results = (yield [*jobs.values()], narrow) if jobs else []
+        for (i, job), found in zip(jobs.items(), results, strict=True):
+            ranks = [at for at in lacking if at[0] == i]
+            changed |= zip(ranks, self._complete(segments[i], job, found, outputs[ranks[0]]), strict=False)
+        return changed
+
+    def _copy(self, segment: Segment) -> list[int]:
+        """The source as an output: without the tag of a language, and the space before it."""
+        pieces = self._source.pieces(segment.tokens)
+        removed = {index for index, token in enumerate(segment.tokens) if token in self._tags}
+        removed |= {index - 1 for index in removed if index and pieces[index - 1] == SPACE_MARK}
+        tokens = [token for index, token in enumerate(segment.tokens) if index not in removed]
+        if not isinstance(self._source, TokenizerPair):
+            return tokens
+        return self._target.encode_all(self._source.decode_all([tokens], marked=True), marked=True)[0]
+
+    def _with_terms(self, segment: Segment, lacks: Sequence[Required]) -> Segment | None:
+        """A job whose source has the translations of terms; None if none is missing or it does not fit the model."""
+        if not any(required.is_term for required in lacks):
+            return None
+        edits = [(*required.span, required.marked) for required in lacks if required.is_term]
+        job = self._pipeline.rewritten(segment, edits, segment.required)
+        return job if len(job.tokens) <= self._pipeline.max_source_length else None
+
+    def _with_slots(self, segment: Segment, lacks: Sequence[Required]) -> Segment | None:
+        """A job with slots for what is missing; None without slots."""
+        free = [slot for slot in SLOTS if slot not in segment.slots] if self._pipeline.uses_slots else []
+        wanted = [required for required in lacks if not required.slot]
+        slots = dict(zip(wanted, free, strict=False))
+        if not slots:
+            return None
+        required = tuple(replace(required, slot=slots.get(required, required.slot)) for required in segment.required)
+        return self._pipeline.rewritten(segment, [(*old.span, slot) for old, slot in slots.items()], required)
+
+    def _complete(
+        self, segment: Segment, job: Segment, found: Sequence[Hypothesis], first: Sequence[int]
+    ) -> list[list[int]]:
+        """The outputs of a job for a segment, with text in place of slots that the segment does not have.
+
+        Those that lack something are left out. A term that begins an output has a capital letter if the first output
+        of the segment has one.
+        """
+        texts = self._target.decode_all([first, *(hypothesis.tokens for hypothesis in found)], marked=True)
+        complete = []
+        for marked in texts[1:]:
+            for slot, required in job.slots.items():
+                if slot not in segment.slots:
+                    text = escape(required.text)
+                    if required.is_term and marked.startswith(slot) and texts[0][:1].isupper():
+                        text = text[0].upper() + text[1:]
+                    marked = marked.replace(slot, text)
+            if not missing(segment, marked, sound=True):
+                complete.append(marked)
+        return self._target.encode_all(complete, marked=True)
+
+    def _scored(
+        self,
+        segments: Sequence[Segment],
+        outputs: Sequence[tuple[Place, list[int]]],
+        config: SearchConfig,
+    ) -> Searches[list[Hypothesis]]:
+        """Outputs with the scores of searches whose prefixes they are."""
+        jobs = [replace(segments[i], prefix=tokens) for (i, _), tokens in outputs]
+        # No token may follow the prefix: an output is at most as long as its prefix or `max_length`.
+        forced = replace(config, beam=1, nbest=1, sample=False, no_repeat=0, min_length=0, max_length=1)
+        results = (yield jobs, forced) if jobs else []
+        return [best for (best,) in results]
+
+
+def repeated_tokens(segment: Segment, config: SearchConfig, limit: int) -> int:
+    """Upper bound on the tokens of the searches that repairs of a segment may need, if its outputs have this limit."""
+    if not segment.required:
+        return 0
+    beam = max(config.nbest, (config.beam + 1) // 2)
+    # Its searches, and the scores of their outputs and of the one with insertions.
+    return (_SEARCHES * beam + 2 * config.nbest) * (limit + segment.required_tokens)
 
 
 class Gap(NamedTuple):
@@ -56,68 +186,55 @@ class Gap(NamedTuple):
     required: Required
 
 
-@dataclass(frozen=True)
-class Gaps:
-    """An output without repeated slots, and where the text that it lacks belongs."""
-
-    segment: Segment
-    tokens: list[int]
-    places: list[Gap]
-
-    def remain_in(self, tokens: Sequence[int]) -> bool:
-        """Whether another output still has words that are to be replaced."""
-        replaced = (self.tokens[gap.start : gap.end] for gap in self.places if gap.start < gap.end)
-        return any(
-            list(tokens[start : start + len(words)]) == words
-            for words in replaced
-            for start in range(len(tokens) - len(words) + 1)
-        )
-
-
-class GapFinder:
-    """Finds what outputs of one model lack, and where it belongs."""
+class Inserter:
+    """Finds what outputs of one model lack, and inserts it where it belongs."""
 
     def __init__(self, reader: OutputReader, tokenizer: AnyTokenizer) -> None:
         self._reader, self._source, self._target = reader, tokenizer, tokenizer.target
-        self._tags = language_tags(tokenizer)
+        self._tags = _tags(tokenizer)
 
-    def missing(self, outputs: Outputs) -> list[list[Required]]:
-        texts = self._target.decode_all([tokens for _, tokens in outputs], marked=True) if outputs else []
-        return [missing(segment, text) for (segment, _), text in zip(outputs, texts, strict=True)]
+    def lacking(self, segments: Sequence[Segment], outputs: Outputs) -> dict[Place, list[Required]]:
+        """What each output lacks, if it lacks something."""
+        texts = self._target.decode_all([*outputs.values()], marked=True) if outputs else []
+        found = {at: missing(segments[at[0]], marked) for at, marked in zip(outputs, texts, strict=True)}
+        return {at: lacks for at, lacks in found.items() if lacks}
 
-    def gaps(self, outputs: Outputs, engine: Engine, *, replace_words: bool = True) -> list[Gaps]:
-        """The outputs without repeated slots, and the text that each lacks then with the places where it belongs.
+    def filled(
+        self, segments: Sequence[Segment], outputs: Outputs, engine: Engine, only_replaced: Collection[Place]
+    ) -> dict[Place, list[int]]:
+        """The outputs with the missing text inserted, or in place of the words that translate a term.
 
-        With `replace_words`, these are those of the words that translate a term.
+        Outputs `only_replaced` are left out if there are no such words.
         """
-        lacking = self.missing(outputs)
-        weights = self._weights(outputs, engine)
-        stripped = []
-        for (segment, tokens), lacks, weights_TS in zip(outputs, lacking, weights, strict=True):
-            stripped.append((segment, self._with_slots_once(segment, tokens, lacks, weights_TS)))
-        if stripped != list(outputs):
-            lacking, weights = self.missing(stripped), self._weights(stripped, engine)
-        return [
-            Gaps(
-                segment, tokens, [self._gap(segment, required, tokens, weights_TS, replace_words) for required in lacks]
-            )
-            for (segment, tokens), lacks, weights_TS in zip(stripped, lacking, weights, strict=True)
-        ]
+        filled = dict(outputs)
+        for passes in range(_PASSES):
+            lacking = self.lacking(segments, filled)
+            pairs = [(segments[at[0]].tokens, filled[at]) for at in lacking]
+            reader = engine if isinstance(engine, OutputReader) else self._reader  # an engine is faster than a module
+            weights = reader.attention_weights(pairs) if reader.aligns else [None] * len(pairs)
+            for (at, lacks), weights_TS in zip(lacking.items(), weights, strict=True):
+                segment, tokens = segments[at[0]], filled[at]
+                gaps = [self._gap(segment, required, tokens, weights_TS, passes == 0) for required in lacks]
+                if at in only_replaced and any(gap.start == gap.end for gap in gaps):
+                    del filled[at]
+                else:
+                    filled[at] = self._with_gaps_filled(tokens, gaps)
+        return filled
 
-    def _with_slots_once(
-        self, segment: Segment, tokens: list[int], lacks: Iterable[Required], weights_TS: Attention | None
-    ) -> list[int]:
-        """Of a slot that occurs more than once, only the occurrence with the highest attention is kept."""
-        removed: set[int] = set()
-        for required in lacks:
-            if required.slot:
-                slot = self._target.symbol_ids[required.marked]
-                indices = [index for index, token in enumerate(tokens) if token == slot]
-                if weights_TS is not None:
-                    weight_T = self._attention(segment, required, weights_TS)
-                    indices.sort(key=lambda index: -weight_T[index])
-                removed |= {*indices[1:]}
-        return without(self._target, tokens, removed)
+    def _with_gaps_filled(self, tokens: list[int], gaps: Sequence[Gap]) -> list[int]:
+        result, end = tokens, len(tokens)
+        for gap in sorted(gaps, key=lambda gap: gap.start, reverse=True):
+            result = [*result[: gap.start], *self._encoded(gap, tokens), *result[min(gap.end, end) :]]
+            end = gap.start
+        return result
+
+    def _encoded(self, gap: Gap, output: Sequence[int]) -> list[int]:
+        """The tokens of a missing text; a term that begins an output has a capital letter if the output has one."""
+        text = gap.required.marked
+        if gap.required.is_term and gap.start == 0:
+            (marked,) = self._target.decode_all([output], marked=True)
+            text = text[0].upper() + text[1:] if marked[:1].isupper() else text
+        return self._target.encode_all([text], marked=True)[0]
 
     def _gap(
         self,
@@ -204,184 +321,12 @@ class GapFinder:
         index = min(self._source_tokens(segment, required).start, len(weights_TS[0]) - 1)
         return [sum(weights_S[index : index + 2]) for weights_S in weights_TS]
 
-    def _weights(self, outputs: Outputs, engine: Engine) -> Sequence[Attention | None]:
-        pairs = [(segment.tokens, tokens) for segment, tokens in outputs]
-        reader = engine if isinstance(engine, OutputReader) else self._reader  # an engine is faster than a module
-        return list(reader.attention_weights(pairs)) if reader.aligns else [None] * len(outputs)
 
-
-def slot_ids(tokenizer: AnyTokenizer) -> set[int]:
-    return {tokenizer.symbol_ids[slot] for slot in SLOTS if slot in tokenizer.symbol_ids}
-
-
-def language_tags(tokenizer: AnyTokenizer) -> set[int]:
+def _tags(tokenizer: AnyTokenizer) -> set[int]:
     """The ids of symbols that are not slots: tags of languages and the like, which have no translation."""
-    return {*tokenizer.symbol_ids.values()} - slot_ids(tokenizer)
-
-
-def without(tokenizer: AnyTokenizer, tokens: Sequence[int], removed: set[int]) -> list[int]:
-    """Without the tokens with these indices, and without the space before each."""
-    pieces = tokenizer.pieces(tokens) if removed else []
-    spaces = {index - 1 for index in removed if index and pieces[index - 1] == SPACE_MARK}
-    return [token for index, token in enumerate(tokens) if index not in removed | spaces]
+    return {number for symbol, number in tokenizer.symbol_ids.items() if symbol not in SLOTS}
 
 
 def _inside_word(before: str, after: str) -> bool:
     """Whether two pieces belong to one word or one character, so that no text can be inserted between them."""
     return before == SPACE_MARK or before.endswith(ESCAPE) or bool(BYTE_TOKEN.fullmatch(after)) or has_spaces(after[0])
-
-
-class Repairer:
-    def __init__(self, reader: OutputReader, tokenizer: AnyTokenizer) -> None:
-        self._source, self._target = tokenizer, tokenizer.target
-        self._slots = slot_ids(self._target)
-        self._tags = language_tags(tokenizer)
-        self._finder = GapFinder(reader, tokenizer)
-
-    def repair(
-        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
-    ) -> list[list[Hypothesis]]:
-        """The results; hypotheses without what their segment requires are replaced or changed, and keep their rank."""
-        repaired = [
-            [
-                hypothesis if self._slots.isdisjoint(hypothesis.tokens) else self._with_own_slots(segment, hypothesis)
-                for hypothesis in best
-            ]
-            for segment, best in zip(segments, results, strict=True)
-        ]
-        every = [(i, rank) for i, best in enumerate(repaired) for rank in range(len(best))]
-        copied = [(i, rank) for i, rank in every if segments[i].is_untranslatable]
-        others = [(i, rank) for i, rank in every if segments[i].required and not segments[i].is_untranslatable]
-        lacking = self._finder.missing([(segments[i], repaired[i][rank].tokens) for i, rank in others])
-        failing = [at for at, lacks in zip(others, lacking, strict=True) if lacks]
-        if not (copied or failing):
-            return repaired
-        gaps = dict(
-            zip(
-                failing,
-                self._finder.gaps([(segments[i], repaired[i][rank].tokens) for i, rank in failing], engine),
-                strict=True,
-            )
-        )
-        best = [i for i, rank in failing if rank == 0]
-        retried = dict(zip(best, self._retried([gaps[i, 0] for i in best], config, engine), strict=True))
-        for i in best:
-            new = retried[i]
-            if new and _per_token(new) >= _per_token(repaired[i][0]) - _MARGIN:
-                repaired[i][0] = new
-                del gaps[i, 0]
-        changed = {(i, rank): self._copy(segments[i]) for i, rank in copied}
-        changed |= dict(zip(gaps, self._filled([*gaps.values()], engine), strict=True))
-        for (i, rank), hypothesis in zip(changed, self._scored(segments, changed, config, engine), strict=True):
-            rival = retried.get(i) if rank == 0 else None
-            repaired[i][rank] = rival if rival and rival.score > hypothesis.score else hypothesis
-        return repaired
-
-    def _with_own_slots(self, segment: Segment, hypothesis: Hypothesis) -> Hypothesis:
-        """Without the slots of other segments."""
-        present = {self._target.symbol_ids[slot] for slot in segment.slots}
-        stray = {
-            index for index, token in enumerate(hypothesis.tokens) if token in self._slots and token not in present
-        }
-        return replace(hypothesis, tokens=without(self._target, hypothesis.tokens, stray)) if stray else hypothesis
-
-    def _copy(self, segment: Segment) -> list[int]:
-        """The source as an output: without the tag of a language."""
-        tagged = {index for index, token in enumerate(segment.tokens) if token in self._tags}
-        tokens = without(self._source, segment.tokens, tagged)
-        if not isinstance(self._source, TokenizerPair):
-            return tokens
-        return self._target.encode_all(self._source.decode_all([tokens], marked=True), marked=True)[0]
-
-    def _retried(self, gaps: Sequence[Gaps], config: SearchConfig, engine: Engine) -> list[Hypothesis | None]:
-        """New outputs with everything that is required, or None."""
-        found: list[Hypothesis | None] = [None] * len(gaps)
-        current = dict(enumerate(gaps))
-        # The prefix decides most of the output: a narrower beam finds nearly the same rest in less time.
-        narrow = replace(config, nbest=1, beam=(config.beam + 1) // 2)
-        for rounds_left in reversed(range(_ROUNDS)):
-            retries = {n: retry for n, output_gaps in current.items() if (retry := self._retry(output_gaps))}
-            searched = {
-                n: self._with_own_slots(retry, results[0])
-                for (n, retry), results in zip(
-                    retries.items(), search_all(engine, [*retries.values()], narrow), strict=True
-                )
-                if results
-            }
-            outputs = [(gaps[n].segment, new.tokens) for n, new in searched.items()]
-            lacking = {n: bool(lacks) for n, lacks in zip(searched, self._finder.missing(outputs), strict=True)}
-            found = [
-                searched[n] if lacking.get(n) is False and self._is_sound(gaps[n], searched[n]) else previous
-                for n, previous in enumerate(found)
-            ]
-            again = [(n, output) for n, output in zip(searched, outputs, strict=True) if lacking[n]]
-            if not (rounds_left and again):
-                break
-            current = dict(
-                zip((n for n, _ in again), self._finder.gaps([output for _, output in again], engine), strict=True)
-            )
-        return found
-
-    def _is_sound(self, gaps: Gaps, output: Hypothesis) -> bool:
-        """Whether no term is the beginning of a longer word, or beside the words that it replaces.
-
-        The search may continue a forced term in these ways.
-        """
-        (marked,) = self._target.decode_all([output.tokens], marked=True)
-        is_longer = any(required.longer_word.search(marked) for required in gaps.segment.required if required.is_term)
-        return not is_longer and not gaps.remain_in(output.tokens)
-
-    def _retry(self, gaps: Gaps) -> Segment | None:
-        """A job whose prefix ends with the missing text that comes first; None if there are only repeated slots."""
-        if not gaps.places:
-            return None
-        first = min(gaps.places, key=lambda gap: gap.start)
-        return replace(gaps.segment, prefix=[*gaps.tokens[: first.start], *self._encoded(first, gaps.tokens)])
-
-    def _filled(self, gaps: Sequence[Gaps], engine: Engine) -> list[list[int]]:
-        """The outputs with the missing text inserted, or in place of the words that translate a term."""
-        results: list[list[int]] = [[] for _ in gaps]
-        current = dict(enumerate(gaps))
-        for passes_left in reversed(range(_PASSES)):
-            for n, output_gaps in current.items():
-                tokens, end = output_gaps.tokens, len(output_gaps.tokens)
-                for gap in sorted(output_gaps.places, key=lambda gap: gap.start, reverse=True):
-                    tokens = [
-                        *tokens[: gap.start],
-                        *self._encoded(gap, output_gaps.tokens),
-                        *tokens[min(gap.end, end) :],
-                    ]
-                    end = gap.start
-                results[n] = tokens
-            outputs = [(gaps[n].segment, results[n]) for n in current]
-            still = [n for n, lacks in zip(current, self._finder.missing(outputs), strict=True) if lacks]
-            if not (passes_left and still):
-                break
-            filled = [(gaps[n].segment, results[n]) for n in still]
-            current = dict(zip(still, self._finder.gaps(filled, engine, replace_words=False), strict=True))
-        return results
-
-    def _encoded(self, gap: Gap, output: Sequence[int]) -> list[int]:
-        """The tokens of a missing text; a term that begins an output has a capital letter if the output has one."""
-        text = gap.required.marked
-        if gap.required.is_term and gap.start == 0:
-            (marked,) = self._target.decode_all([output], marked=True)
-            text = text[0].upper() + text[1:] if marked[:1].isupper() else text
-        return self._target.encode_all([text], marked=True)[0]
-
-    def _scored(
-        self,
-        segments: Sequence[Segment],
-        outputs: Mapping[tuple[int, int], list[int]],
-        config: SearchConfig,
-        engine: Engine,
-    ) -> list[Hypothesis]:
-        """Outputs, by number of the segment and rank, with the scores of searches whose prefixes they are."""
-        jobs = [replace(segments[i], prefix=tokens) for (i, _), tokens in outputs.items()]
-        # No token may follow the prefix: an output is at most as long as its prefix or `max_length`.
-        forced = replace(config, beam=1, nbest=1, sample=False, no_repeat=0, min_length=0, max_length=1)
-        return [best for (best,) in search_all(engine, jobs, forced)]
-
-
-def _per_token(hypothesis: Hypothesis) -> float:
-    return hypothesis.log_prob / (len(hypothesis.tokens) + 1)

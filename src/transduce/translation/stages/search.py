@@ -4,19 +4,24 @@ The segments of many lines are searched for together; only some lines are in mem
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
+from typing import TypeAlias, TypeVar
 
 from transduce.errors import ModelError
 from transduce.models.forced_decoding import OutputReader
 from transduce.search.decoder import Hypothesis
-from transduce.search.engine import Engine, Job
+from transduce.search.engine import Engine, Job, search_all
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.token_ranges import token_ranges
 from transduce.translation.text import Found, Segment, Span
 from transduce.translation.translation import Translation
+
+T = TypeVar("T")
+Searches: TypeAlias = Generator[tuple[Sequence[Segment], SearchConfig], list[list[Hypothesis]], T]
+"""Work that needs searches: yields segments and options, is sent their hypotheses, and returns a result."""
 
 _DECODED_TOGETHER = 128
 """Number of texts with required text or tags that are decoded together, because a search for few repairs is slow."""
@@ -38,6 +43,17 @@ class _Line:
     def requires(self) -> bool:
         """Whether the translation must contain certain text or tags."""
         return any(segment.required or segment.original.marks for segment in self.segments)
+
+
+def run_searches(engine: Engine, searches: Searches[T]) -> T:
+    """Do work that needs searches on its own; a server runs them together with others."""
+    try:
+        jobs, config = next(searches)
+        while True:
+            jobs, config = searches.send(search_all(engine, jobs, config))
+    except StopIteration as result:
+        finished: T = result.value
+        return finished
 
 
 def translate_stream(

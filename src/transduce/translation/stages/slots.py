@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from transduce.tokenizers.symbols import SLOTS, escape, unescape
+from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.symbols import RESERVED, SLOTS, escape, unescape
 from transduce.translation.markup import paired_tags
 from transduce.translation.text import Context, Edit, Found, Required, Segment, Span, Stage, Text, merge
 
@@ -69,6 +70,13 @@ class Slots(Stage):
         text = "".join(pieces)
         kept = tuple(map(Span, ends[1:-1:2], ends[2::2]))
         return replace(output, text=text if segment.prefix else text.rstrip(" "), kept=kept)
+
+
+def reserved_tokens(tokenizer: AnyTokenizer) -> range:
+    """The ids of the reserved symbols, slots first; none if the vocabulary does not have them all, side by side."""
+    ids = [tokenizer.symbol_ids.get(symbol, -1) for symbol in RESERVED]
+    tokens = range(ids[0], ids[0] + len(ids))
+    return tokens if ids[0] >= 0 and ids == [*tokens] else range(0)
 
 
 def mask(text: str, spans: Sequence[Span], slots: Sequence[str] = SLOTS) -> str:

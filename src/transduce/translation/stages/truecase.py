@@ -5,6 +5,7 @@ the translation of a sentence in capitals is written in capitals.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -62,18 +63,20 @@ def shape_of(text: str, kept: Sequence[Span] = ()) -> Shape | None:
 
 
 def truecase(text: str, kept: Sequence[Span], encode: Callable[[str], list[int]]) -> str:
-    """The sentence with ordinary capitals, of the same length; the spans that are kept stay as they are.
+    """The sentence with ordinary capitals, of the same length; the spans that are kept, in order, stay as they are.
 
     A word gets a small letter if the vocabulary then has fewer pieces for it, or a more frequent one. Names and words
     that it does not know are capitalized, and so is the first word.
     """
     pieces = lru_cache(maxsize=None)(lambda word: _rarity(encode(word)))
+    ends = [span.end for span in kept]
     first = True
 
     def ordinary(match: re.Match[str]) -> str:
         nonlocal first
         word, small = match[0], match[0].lower()
-        if len(small) != len(word) or any(span.start < match.end() and match.start() < span.end for span in kept):
+        after = bisect_right(ends, match.start())
+        if len(small) != len(word) or (after < len(kept) and kept[after].start < match.end()):
             return word
         stem, large = _APOSTROPHE.split(small)[0], small[0].upper() + small[1:]
         is_capitalized = first or pieces(stem[0].upper() + stem[1:]) <= pieces(stem)

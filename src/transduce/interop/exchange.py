@@ -1,22 +1,28 @@
-"""What every exporter has in common: its contract, and the weights of our encoder-decoder with transformers' names."""
+"""What formats have in common: a model that is read, one that is written, its weights with transformers' names."""
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from transduce.errors import ModelError
+from transduce.fast.native.shortlist import Shortlist
 from transduce.files.languages import Direction
-from transduce.interop.huggingface import fairseq_modules
+from transduce.interop.family import fairseq_modules
 from transduce.interop.vocabulary import ExportedVocabulary
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
-from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
+from transduce.tokenizers.imported import ImportedTokenizer, TokenOrder
 
 CARD = "transduce.json"
 """File of an export with the card of the original, by which `transduce import` restores the model exactly."""
@@ -30,6 +36,35 @@ POSITIONS = 1024
 """Number of sinusoids in an export: they have no limit of their own."""
 _COMMON = {"decoder_cell": "attention", "norm_type": "layer", "bias": True, "source": "text", "share_positions": True}
 """Settings that exporters can express, unless they allow others."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """A model of another toolkit that is imported, in the form of a Hugging Face folder."""
+
+    format: str
+    settings: dict[str, Any]
+    """The content of `config.json`."""
+    weights: Mapping[str, Tensor]
+    tokenizer: ImportedTokenizer | TokenizerPair
+    notes: str = ""
+    shortlist: Shortlist | None = None
+    direction: Direction | None = None
+    """The languages, if the files tell."""
+    ends: Sequence[int] = ()
+    """The original ids of all end markers, if there are several."""
+
+    @property
+    def order(self) -> TokenOrder:
+        target = self.tokenizer.target
+        assert isinstance(target, ImportedTokenizer)
+        return target.order
+
+    @property
+    def source_order(self) -> TokenOrder | None:
+        """The order of the ids of the source, if it has a vocabulary of its own."""
+        source = self.tokenizer.source if isinstance(self.tokenizer, TokenizerPair) else None
+        return source.order if isinstance(source, ImportedTokenizer) else None
 
 
 @dataclass(frozen=True)
@@ -71,21 +106,43 @@ class Consumer(Protocol):
 class Exporter:
     """A row of the table of exporters."""
 
-    title: str
-    """Name of the format, for people."""
+    format: str
+    """The table of `formats.toml` that describes it."""
     check: Callable[[Model], EncoderDecoder]
     """Raises a ModelError, which says why, if the format cannot express the model."""
     write: Callable[[Exported, Path], None]
     """Writes the files of the export to a folder; may raise a ModelError as well."""
-    consumer: Callable[[Exported, Path], Consumer]
-    """The program that verifies them."""
-    limits: Callable[[Exported], list[str]]
-    """What differs in the other toolkit, beside what differs in every toolkit, as sentences."""
-    usage: Callable[[Exported, str], str]
-    """An example of its use in Python, given the name of the folder."""
+    consumer: Callable[[Exported, Path], Consumer | None]
+    """The program that verifies them; None if it is not installed or gives no logits: then `transduce import` does."""
+    limits: Callable[[Exported], list[str]] = lambda _: []
+    """What differs in the other toolkit for this model, beside what `formats.toml` tells, as sentences."""
     quantizations: Sequence[str] = ("float32",)
     one_direction: bool = False
     """Whether the export is for one pair of languages, which must be known."""
+    names: Callable[[Exported], Mapping[str, str]] = lambda _: {}
+    """Further names in the example of `formats.toml`."""
+
+    @property
+    def title(self) -> str:
+        return str(_formats()[self.format]["title"])
+
+    def describe(self, exported: Exported) -> list[str]:
+        """What differs in the other toolkit."""
+        return [*_formats()[self.format]["limits"], *self.limits(exported)]
+
+    def usage(self, exported: Exported, name: str) -> str:
+        """An example in Python of the use of an exported folder."""
+        source, target = exported.direction or ("", "")
+        search, names = exported.search, self.names(exported)
+        return Template(_formats()[self.format]["usage"]).substitute(
+            names, name=name, example=repr(exported.example), beam=search.beam, penalty=search.length_penalty,
+            source=source, target=target,
+        )  # fmt: skip
+
+
+@cache
+def _formats() -> dict[str, Any]:
+    return tomllib.loads(files("transduce.interop").joinpath("formats.toml").read_text(encoding="utf-8"))
 
 
 def require_exportable(model: Model, target: str, **allowed: Sequence[object]) -> EncoderDecoder:
@@ -137,15 +194,38 @@ def permute_width(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, T
     return permuted
 
 
-def transformers_weights(model: EncoderDecoder, order_D: Tensor | None = None) -> dict[str, Tensor]:
-    """All weights but positions; with `order_D`, the width of the model is in this order.
+def scale_residuals(weights: Mapping[str, Tensor], config: EncoderDecoderConfig, factor: float) -> dict[str, Tensor]:
+    """Weights of our post-norm model with the inputs of all norms multiplied by a factor; the outputs stay the same.
+
+    Norms divide it out again, but their epsilon counts less: LN(factor x) with epsilon e is LN(x) with e / factor^2.
+    """
+    last = {
+        f"encoder.{config.encoder_layers - 1}.residuals.1.norm": 1.0,
+        f"decoder.{config.decoder_layers - 1}.residuals.2.norm": 1 / factor if config.tie_output else 1.0,
+    }
+    scaled = {}
+    for name, x in weights.items():
+        path, _, kind = name.rpartition(".")
+        module, scale = path.rpartition(".")[2], 1.0
+        if path in last:
+            scale = last[path]
+        elif module in ("out", "outer", "norm") or name in (*VOCABULARY[:2], "embedding.positions.table_TD"):
+            scale = factor
+        elif kind == "weight" and module in ("qkv", "q", "inner"):
+            scale = 1 / factor
+        scaled[name] = x * scale
+    return scaled
+
+
+def transformers_weights(
+    model: EncoderDecoder, change: Callable[[dict[str, Tensor]], dict[str, Tensor]] = lambda weights: weights
+) -> dict[str, Tensor]:
+    """All weights but positions, after a change that keeps the outputs.
 
     The shared embeddings are those of the target if the source has its own, `model.encoder.embed_tokens`.
     """
     config = model.config
-    ours = {name: x.detach().float() for name, x in model.state_dict().items()}
-    if order_D is not None:
-        ours = permute_width(ours, order_D)
+    ours = change({name: x.detach().float() for name, x in model.state_dict().items()})
     theirs = {
         "model.shared.weight": ours["embedding.weight_VD"],
         "lm_head.weight": ours["embedding.weight_VD" if config.tie_output else "output.weight_VD"],

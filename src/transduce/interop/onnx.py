@@ -1,10 +1,10 @@
-"""Export as ONNX: an encoder, a decoder for the first step and one with past keys and values, as optimum names them.
+"""ONNX: an encoder, a decoder for the first step and one with past keys and values, as optimum names them.
 
-The computation is written as graphs, which read their weights from one file beside them.
+The computation is written as graphs, which read their weights from one file beside them. Only such folders are read.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -17,19 +17,26 @@ import sentencepiece
 import torch
 from torch import Tensor
 
+from transduce.disk import require_file
 from transduce.errors import ModelError
-from transduce.interop.export.exporter import (
+from transduce.interop.exchange import (
+    CARD,
     SOURCE_EMBEDDING,
     Consumer,
     Exported,
     Exporter,
+    Original,
     position_table,
     require_exportable,
     transformers_weights,
 )
-from transduce.interop.export.hf import ACTIVATIONS, marian_order, source_order, their_ids, write_settings
+from transduce.interop.family import complete_settings
+from transduce.interop.huggingface import ACTIVATIONS, marian_order, source_order, their_ids, write_settings
+from transduce.interop.vocabulary import read_tokenizer
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transduce.models.folder import read_card, read_notes
 from transduce.models.model import Model
+from transduce.models.weights_file import physical_memory
 from transduce.nn.kinds import ADDED
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.tokenizers.tokenizer import BOS, EOS, UNK
@@ -72,22 +79,40 @@ def write(exported: Exported, folder: Path) -> None:
     write_settings(exported, folder)
 
 
-def limits(exported: Exported) -> list[str]:
-    return [
-        "ONNX has no search: a program has to call the decoder for each token, forbid the padding, unknown and begin "
-        "markers, and stop at the end marker; optimum's `ORTModelForSeq2SeqLM` does this. Its beam search divides "
-        "log-probabilities by n^a, not by ((5 + n) / 6)^a.",
-    ]
+def read_onnx(folder: Path, settings: Mapping[str, Any]) -> Original:
+    """The model that `transduce export` wrote to a folder, given the content of its `config.json`."""
+    if not (folder / CARD).exists():
+        raise ModelError(f"{folder} is an ONNX model without {CARD}; import the model that it was made of")
+    theirs, card = complete_settings(settings), read_card(folder, CARD)["model"]
+    unknown = ("decoder_vocab_size", "share_encoder_decoder_embeddings")
+    ours = {name: value for name, value in theirs.items() if name not in (*unknown, "architectures")}
+    ours |= {"model_type": "transformer", "layer_norm_epsilon": card["norm_epsilon"]}
+    ours["normalize_before"] = card["norm"] == "pre"
+    if not theirs["share_encoder_decoder_embeddings"]:
+        ours |= {"source_vocab_size": theirs["vocab_size"], "vocab_size": theirs["decoder_vocab_size"]}
+    tokenizer = read_tokenizer(folder, theirs, theirs["vocab_size"])
+    return Original("ONNX", ours, _read_weights(folder), tokenizer, read_notes(folder))
 
 
-def usage(exported: Exported, name: str) -> str:
-    return f"""from optimum.onnxruntime import ORTModelForSeq2SeqLM
-from transformers import MarianTokenizer
-
-tokenizer, model = MarianTokenizer.from_pretrained("{name}"), ORTModelForSeq2SeqLM.from_pretrained("{name}")
-batch = tokenizer([{exported.example!r}], return_tensors="pt", padding=True)
-print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
-"""
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of a folder with their names in transformers."""
+    library, weights = _import_onnx(), dict[str, Tensor]()
+    for name in (ENCODER, DECODER, WEIGHTS):
+        require_file(folder / name, physical_memory() // 4, "this machine has memory for")
+    content = (folder / WEIGHTS).read_bytes()
+    try:
+        for name in (ENCODER, DECODER):
+            for tensor in library.load(str(folder / name), load_external_data=False).graph.initializer:
+                place = {entry.key: entry.value for entry in tensor.external_data}
+                if place.get("location") == WEIGHTS:
+                    array = np.frombuffer(content, np.float32, math.prod(tensor.dims), int(place["offset"]))
+                    x = torch.from_numpy(array.reshape(tensor.dims).copy())
+                    weights[tensor.name.removesuffix(".T")] = x.T if tensor.name.endswith(".T") else x
+        weights["final_logits_bias"] = weights.pop("bias")
+        weights["model.decoder.embed_positions.weight"] = weights.pop("positions")
+    except Exception:  # the package raises whatever a damaged file leads to
+        raise ModelError(f"{folder}: not an ONNX model of transduce export, or damaged") from None
+    return weights
 
 
 def consumer(exported: Exported, folder: Path) -> Consumer:
@@ -168,7 +193,7 @@ def _import(package: str, purpose: str) -> Any:
     try:
         return import_module(package)
     except ImportError:
-        message = f"the ONNX export {purpose} the package {package}: pip install 'transduce[export]'"
+        message = f"ONNX {purpose} the package {package}: pip install 'transduce[export]'"
         raise ModelError(message) from None
 
 
@@ -412,4 +437,4 @@ def add_decoder(graph: Graph, *, past: bool) -> None:
         graph.output(f"present.{name}", value, ["batch", heads, length, width])
 
 
-ONNX = Exporter("ONNX", check, write, consumer, limits, usage)
+ONNX = Exporter("onnx", check, write, consumer)

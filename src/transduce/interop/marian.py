@@ -1,4 +1,4 @@
-"""Marian's models of the type transformer, as settings and weights of a Hugging Face folder.
+"""Marian: reading models of the type transformer, and writing them for `marian-decoder` and Bergamot (Firefox).
 
 A model is an `.npz` file, or a `.bin` file, as those of Firefox Translations. A `.bin` file is a version and the number
 of arrays; the length of name, type, rank and size in bytes of each; all names, all shapes, a gap, and the content of
@@ -11,7 +11,8 @@ import math
 import re
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,31 @@ from torch import Tensor
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
+from transduce.interop.exchange import (
+    SOURCE_EMBEDDING,
+    Exported,
+    Exporter,
+    Original,
+    require_exportable,
+    transformers_weights,
+)
+from transduce.interop.marian_shortlist import read_marian_shortlist
+from transduce.interop.vocabulary import DEFAULT_NAMES, NEVER, separate_vocabularies, shared_vocabulary
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.folder import read_notes
+from transduce.models.model import Model
 from transduce.models.weights_file import physical_memory
+from transduce.search.decoder import NEVER_GENERATED
+from transduce.tokenizers.any_tokenizer import TokenizerPair
+from transduce.tokenizers.imported import ImportedTokenizer
+from transduce.tokenizers.tokenizer import Tokenizer
 
 MODEL, BINARY_MODEL, VOCABULARY, SETTINGS = "model.npz", "model.intgemm8.bin", "vocab.spm", "special:model.yml"
 SEPARATE_VOCABULARIES = ("srcvocab.spm", "trgvocab.spm")
+_SIDES = (r"src|source", r"trg|tgt|target")
+"""What the names of files of source and target contain."""
+_DIRECTION = re.compile(r"\.([a-z]{2})([a-z]{2})\.")
+"""The languages in the name of a model of Firefox: model.enpt.intgemm.alphas.bin."""
 EPSILON = 1e-6
 """Number that Marian's norms add to the variance."""
 _ATTENTION = {"self_attn": "self", "encoder_attn": "context"}
@@ -36,6 +58,8 @@ _LENGTH = 1024
 _REQUIRED = {
     "type": "transformer", "transformer-postprocess-emb": "d",
     "transformer-no-projection": "false", "transformer-ffn-depth": "2", "transformer-tied-layers": "[]",
+    "transformer-no-bias": "false", "transformer-no-affine": "false", "transformer-pool": "false",
+    "transformer-rnn-projection": "false", "transformer-train-position-embeddings": "false", "lemma-dim-emb": "0",
 }  # fmt: skip
 """Settings with the only value that can be imported, if they are given."""
 _MAX_ARRAYS, _MAX_RANK = 100_000, 8
@@ -46,6 +70,7 @@ _MULTIPLIED = re.compile(r"_W\w?$|Wemb$")
 """The names of matrices that are multiplied, which an 8-bit model has as integers."""
 _TILE = (64, 8)
 """The rows and columns of a matrix of 8-bit integers are multiples of these."""
+_NEEDED = {"positions": "marian", "zero_start": True, "norm_epsilon": EPSILON}
 
 
 def find_marian(folder: Path) -> Path | None:
@@ -58,7 +83,52 @@ def find_marian(folder: Path) -> Path | None:
     return found[0] if found else None
 
 
-def read_marian(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_marian(path: Path) -> Original:
+    """The model of this file, and the vocabulary and shortlist of its folder."""
+    settings, weights = _read_model(path)
+    named = _DIRECTION.search(path.name)
+    original = Original(
+        "Marian", settings, weights, _read_vocabularies(path.parent, settings), read_notes(path.parent),
+        direction=(named[1], named[2]) if named else None,
+    )  # fmt: skip
+    return replace(original, shortlist=read_marian_shortlist(path.parent, original.order, original.source_order))
+
+
+def _read_vocabularies(folder: Path, settings: Mapping[str, Any]) -> ImportedTokenizer | TokenizerPair:
+    """The vocabulary of a Marian model: `.spm` models and a `.yml` list of tokens, or `.spm` models by themselves.
+
+    If source and target have vocabularies of their own, the names of the files tell whose they are.
+    """
+    lists, roles = sorted(folder.glob("*vocab*.yml")), {**DEFAULT_NAMES, "decoder_start": "<s>"}
+    if "source_vocab_size" in settings:
+        spm, yml = _source_and_target(folder.glob("*.spm")), _source_and_target(lists)
+        if spm is None or (lists and yml is None):
+            raise ModelError(
+                f"{folder}: source and target of this model have vocabularies of their own; the folder needs a file "
+                "srcvocab.spm and a file trgvocab.spm, or source.spm, target.spm, source.vocab.yml, target.vocab.yml"
+            )
+        tokens = [read_vocabulary(path) for path in yml] if yml else [Tokenizer.load(path).names for path in spm]
+        sizes = settings["source_vocab_size"], settings["vocab_size"]
+        return separate_vocabularies(folder, (spm[0].name, spm[1].name), (tokens[0], tokens[1]), sizes, settings, roles)
+    if len(lists) == 1 and (folder / "source.spm").exists():
+        return shared_vocabulary(folder, ("source.spm", "target.spm"), read_vocabulary(lists[0]), settings, roles)
+    models = sorted(folder.glob("*.spm"))
+    if len(models) != 1:
+        raise ModelError(
+            f"{folder}: no vocabulary; it needs one .spm file, or source.spm, target.spm and a file named *vocab*.yml"
+        )
+    names = Tokenizer.load(models[0]).names
+    return shared_vocabulary(folder, (models[0].name, models[0].name), names, settings, roles)
+
+
+def _source_and_target(paths: Iterable[Path]) -> tuple[Path, Path] | None:
+    """The file of the source and that of the target, by their names; None unless there is one of each."""
+    found = list(paths)
+    source, target = ([path for path in found if re.search(side, path.name)] for side in _SIDES)
+    return (source[0], target[0]) if len(source) == len(target) == 1 else None
+
+
+def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The settings of `config.json` and the weights with their names in transformers."""
     arrays = _read_npz(path) if path.suffix == ".npz" else read_binary(path)
     try:
@@ -67,8 +137,8 @@ def read_marian(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return settings, _weights(settings, arrays)
     except KeyError as error:
         raise ModelError(f"{path}: the model has no {error}") from None
-    except (ValueError, IndexError, RuntimeError) as error:
-        raise ModelError(f"{path}: not a Transformer of Marian: {error}") from None
+    except (ValueError, IndexError, RuntimeError):
+        raise ModelError(f"{path}: not a Transformer of Marian, or damaged") from None
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
 
@@ -83,8 +153,8 @@ def _read_npz(path: Path) -> dict[str, Any]:
             return {name: archive[name] for name in archive.files}
     except ModelError:
         raise
-    except Exception as error:  # zipfile, zlib and numpy raise whatever a damaged file leads to
-        raise ModelError(f"{path}: not an .npz file, or damaged: {error!s:.200}") from None
+    except Exception:  # zipfile, zlib and numpy raise whatever a damaged file leads to
+        raise ModelError(f"{path}: not an .npz file, or damaged") from None
 
 
 def _parse_settings(text: str) -> dict[str, str]:
@@ -119,24 +189,17 @@ def _settings(options: dict[str, str], arrays: dict[str, Any]) -> dict[str, Any]
     source, embedding = _embedding(arrays, "encoder"), _embedding(arrays, "decoder")
     source_size = {} if np.array_equal(source, embedding) else {"source_vocab_size": source.shape[0]}
     return source_size | {
-        "model_type": "transformer",
-        "vocab_size": embedding.shape[0],
-        "d_model": embedding.shape[1],
-        "encoder_layers": int(options["enc-depth"]),
-        "decoder_layers": int(options["dec-depth"]),
+        "model_type": "transformer", "vocab_size": embedding.shape[0], "d_model": embedding.shape[1],
+        "encoder_layers": int(options["enc-depth"]), "decoder_layers": int(options["dec-depth"]),
         "encoder_attention_heads": int(options["transformer-heads"]),
+        "decoder_attention_heads": int(options["transformer-heads"]),
         "encoder_ffn_dim": arrays["encoder_l1_ffn_W1"].shape[1],
-        "decoder_ffn_dim": arrays["decoder_l1_ffn_W1"].shape[1],
-        "normalize_before": pre,
-        "activation_function": activation,
-        "max_position_embeddings": _LENGTH,
-        "scale_embedding": True,
-        "tie_word_embeddings": "decoder_ff_logit_out_W" not in arrays,
-        "start_from_zero": True,
-        "decoder_cell": "attention" if cell[0] == "self-attention" else "ssru",
-        "layer_norm_epsilon": EPSILON,
+        "decoder_ffn_dim": arrays["decoder_l1_ffn_W1"].shape[1], "normalize_before": pre,
+        "activation_function": activation, "max_position_embeddings": _LENGTH, "scale_embedding": True,
+        "tie_word_embeddings": "decoder_ff_logit_out_W" not in arrays, "start_from_zero": True,
+        "decoder_cell": "attention" if cell[0] == "self-attention" else "ssru", "layer_norm_epsilon": EPSILON,
         "dropout": 0.1,
-    }
+    }  # fmt: skip
 
 
 def _embedding(arrays: dict[str, Any], side: str) -> Any:
@@ -307,3 +370,123 @@ def _content(name: str, array: npt.NDArray[Any]) -> tuple[int, bytes]:
         scale = np.float32(127 / max(float(np.abs(matrix).max()), 1e-30))
         kind, content = _INT8_MATRIX, np.rint(matrix * scale).astype(np.int8).tobytes() + scale.tobytes()
     return kind, content + bytes(-len(content) % _ALIGNMENT)
+
+
+def check(model: Model) -> EncoderDecoder:
+    found = require_exportable(
+        model, "Marian", decoder_cell=("attention", "ssru"), norm=("post",), activation=("relu", "swish"),
+        embedding=("scaled",), tie_output=(True,),
+    )  # fmt: skip
+    if any(getattr(found.config, name) != value for name, value in _NEEDED.items()):
+        settings = ", ".join(f"model.{name} = {str(value).lower()}" for name, value in _NEEDED.items())
+        raise ModelError(f"Marian has sinusoids, a start of outputs and norms of its own: train with {settings}")
+    return found
+
+
+def write(exported: Exported, folder: Path) -> None:
+    vocabulary = exported.vocabulary
+    if vocabulary.source_pieces is None and vocabulary.source_spm != vocabulary.target_spm:
+        raise ModelError("Marian has no two SentencePiece models with one list of tokens, as this model has")
+    model, weights = exported.model, transformers_weights(exported.model)
+    bias_V = weights["final_logits_bias"].clone()
+    bias_V[:, NEVER_GENERATED] = NEVER
+    arrays: dict[str, Any] = {"decoder_ff_logit_out_b": _array(bias_V)}
+    if vocabulary.source_pieces is None:
+        arrays["Wemb"] = _array(weights["model.shared.weight"])
+    else:
+        arrays["encoder_Wemb"] = _array(weights[SOURCE_EMBEDDING])
+        arrays["decoder_Wemb"] = _array(weights["model.shared.weight"])
+    for side, layers in (("encoder", model.config.encoder_layers), ("decoder", model.config.decoder_layers)):
+        for n in range(layers):
+            for name, theirs in layer_names(side, model.config.decoder_cell).items():
+                x = weights[f"model.{side}.layers.{n}.{name}"]
+                arrays[f"{side}_l{n + 1}_{theirs}"] = _array(x.T if is_matrix(name) else x[None])
+    settings = _model_settings(exported)
+    arrays[SETTINGS] = np.frombuffer(settings.encode() + b"\0", np.int8)
+    if exported.quantization == "int8":
+        (folder / MODEL).unlink(missing_ok=True)
+        write_binary(folder / BINARY_MODEL, arrays)
+    else:
+        np.savez(folder / MODEL, **arrays)
+    for name, spm in zip(_files(exported), (vocabulary.source_spm, vocabulary.target_spm), strict=True):
+        (folder / name).write_bytes(spm)
+    (folder / "config.yml").write_text(_decoder_settings(exported), encoding="utf-8")
+
+
+def _model_file(exported: Exported) -> str:
+    return BINARY_MODEL if exported.quantization == "int8" else MODEL
+
+
+def _files(exported: Exported) -> tuple[str, str]:
+    """The names of the vocabularies of source and target."""
+    return (VOCABULARY, VOCABULARY) if exported.vocabulary.source_pieces is None else SEPARATE_VOCABULARIES
+
+
+def _array(x: Tensor) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(x.numpy())
+
+
+def _model_settings(exported: Exported) -> str:
+    """The settings inside the model."""
+    config, size = exported.model.config, exported.model.vocab_size
+    shared = config.source_vocab_size is None
+    return _yaml({
+        "type": "transformer",
+        "dim-vocabs": [config.source_vocab_size or size, size],
+        "dim-emb": config.d_model, "enc-depth": config.encoder_layers, "dec-depth": config.decoder_layers,
+        "transformer-heads": config.num_heads,
+        "transformer-dim-ffn": config.d_ff, "transformer-decoder-dim-ffn": config.d_ff,
+        "transformer-ffn-depth": 2, "transformer-decoder-ffn-depth": 2,
+        "transformer-ffn-activation": config.activation,
+        "transformer-preprocess": "", "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "d", "transformer-postprocess-top": "",
+        "transformer-decoder-autoreg": "rnn" if config.decoder_cell == "ssru" else "self-attention",
+        "dec-cell": "ssru", "dec-cell-base-depth": 2, "dec-cell-high-depth": 1,
+        "transformer-no-projection": False, "transformer-no-bias": False, "transformer-no-affine": False,
+        "transformer-pool": False, "transformer-tied-layers": [], "transformer-train-position-embeddings": False,
+        "transformer-guided-alignment-layer": "last",
+        "tied-embeddings": not shared, "tied-embeddings-src": False, "tied-embeddings-all": shared,
+        "ulr": False, "skip": False, "layer-normalization": False, "input-types": [], "lemma-dim-emb": 0,
+        "version": "v1.12.0",
+    })  # fmt: skip
+
+
+def _decoder_settings(exported: Exported) -> str:
+    """The settings of `marian-decoder`."""
+    search = exported.search
+    settings: dict[str, Any] = {
+        "relative-paths": True, "models": [_model_file(exported)], "vocabs": list(_files(exported)),
+        "beam-size": search.beam, "normalize": search.length_penalty if search.beam > 1 else 0,
+        "max-length": exported.max_source_length, "max-length-factor": 3, "word-penalty": 0,
+    }  # fmt: skip
+    if exported.quantization == "int8":
+        settings["gemm-precision"] = "int8shiftAll"
+    return _yaml(settings)
+
+
+def _yaml(settings: dict[str, Any]) -> str:
+    def written(value: Any) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, list):
+            return "[" + ", ".join(map(written, value)) + "]"
+        return f'"{value}"' if isinstance(value, str) else str(value)
+
+    return "".join(f"{name}: {written(value)}\n" for name, value in settings.items())
+
+
+def limits(exported: Exported) -> list[str]:
+    if exported.quantization != "int8":
+        return []
+    return [
+        f"Bergamot, the engine of Firefox Translations, runs `{BINARY_MODEL}` with `gemm-precision: int8shiftAll`. "
+        "It also rounds activations to 8 bits, which transduce import does not."
+    ]
+
+
+def _names(exported: Exported) -> dict[str, str]:
+    source, target = _files(exported)
+    return {"model": _model_file(exported), "vocabulary": source, "target_vocabulary": target}
+
+
+MARIAN = Exporter("marian", check, write, lambda *_: None, limits, quantizations=("float32", "int8"), names=_names)

@@ -1,0 +1,48 @@
+"""Deadlines of work that a client waits for: whoever waits may cancel it, and its loops call `check_deadline`."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import monotonic
+
+
+class OutOfTimeError(Exception):
+    """The work is not finished in time, or nobody waits for it any more."""
+
+
+class Deadline:
+    """The time until which work may run."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = monotonic() + seconds
+
+    def cancel(self) -> None:
+        """End the work at its next check; may be called from any thread."""
+        self._end = -math.inf
+
+    def check(self) -> None:
+        """Raise OutOfTimeError if the time is over."""
+        if monotonic() > self._end:
+            raise OutOfTimeError
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Within this context, `check_deadline` of this thread checks this deadline."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+
+_CURRENT: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+
+
+def check_deadline() -> None:
+    """Raise OutOfTimeError if the time of the work in progress is over; work without a deadline has no end.
+
+    Loops whose length depends on untrusted input call this.
+    """
+    if deadline := _CURRENT.get():
+        deadline.check()

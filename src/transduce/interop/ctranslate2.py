@@ -1,0 +1,461 @@
+"""CTranslate2: reading models of Whisper and Transformers, and writing translation models.
+
+`model.bin` has a version, the name and revision of the specification, the variables (name, shape, type, bytes) and the
+names of variables that are the same as another one. All integers are little-endian.
+"""
+
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+import torch
+from torch import Tensor
+
+from transduce.disk import require_file
+from transduce.errors import ModelError
+from transduce.interop.exchange import (
+    SOURCE_EMBEDDING,
+    Consumer,
+    Exported,
+    Exporter,
+    Original,
+    position_table,
+    require_exportable,
+    transformers_weights,
+    write_json,
+)
+from transduce.interop.vocabulary import (
+    DEFAULT_NAMES,
+    NEVER,
+    parse_json,
+    read_bytes,
+    read_tokenizer,
+    separate_vocabularies,
+    shared_vocabulary,
+)
+from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.folder import read_notes
+from transduce.models.model import Model
+from transduce.models.weights_file import physical_memory
+from transduce.nn.kinds import ADDED
+from transduce.search.decoder import NEVER_GENERATED
+from transduce.tokenizers.any_tokenizer import TokenizerPair
+from transduce.tokenizers.imported import ImportedTokenizer
+from transduce.tokenizers.tokenizer import BOS, EOS, UNK
+
+_VERSIONS = (5, 6)
+_TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
+_MAX_VARIABLES, _MAX_RANK = 100_000, 8
+_NUMBERED = ("relu", "gelu_new", "swish", "gelu")
+"""The activations that can be imported, by their number."""
+_WRITTEN_VERSION, _REVISION = 6, 7
+"""Of the binary format, and of the specification of Transformers."""
+LAYER_MODULES = {
+    "self_attention/linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "self_attention/linear_1": ("self_attn.out_proj",), "self_attention/layer_norm": ("self_attn_layer_norm",),
+    "attention/linear_0": ("encoder_attn.q_proj",),
+    "attention/linear_1": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
+    "attention/linear_2": ("encoder_attn.out_proj",), "attention/layer_norm": ("encoder_attn_layer_norm",),
+    "ffn/linear_0": ("fc1",), "ffn/linear_1": ("fc2",), "ffn/layer_norm": ("final_layer_norm",),
+}  # fmt: skip
+"""The modules of a layer, and what transformers calls them: several are linear layers that are one here."""
+ACTIVATIONS = {"relu": 0, "gelu_tanh": 1, "swish": 2, "gelu": 3}
+"""CTranslate2's number of each activation."""
+_ABSENT = (
+    "encoder/embeddings_merge", "encoder/multi_query_attention", "decoder/alibi",
+    "decoder/alibi_use_positive_positions", "decoder/scale_alibi", "decoder/start_from_zero_embedding",
+)  # fmt: skip
+"""Options that our models do not have."""
+_READ = ("pre_norm", "activation", "num_heads", "scale_embeddings", "start_from_zero_embedding")
+_IGNORED = ("alignment_heads", "alignment_layer", "embeddings_merge", "alibi_use_positive_positions", "scale_alibi")
+"""The options of a Transformer that are read, and those without an effect on outputs; others must be 0."""
+
+
+def read_ctranslate2(folder: Path, options: Mapping[str, Any]) -> Original:
+    """The model of a folder, given the content of its `config.json`."""
+    settings, weights = _read_model(folder / "model.bin")
+    if settings["model_type"] == "whisper":
+        settings["suppress_tokens"] = options.get("suppress_ids")
+        tokenizer = read_tokenizer(folder, settings, settings["vocab_size"])
+    else:
+        settings["layer_norm_epsilon"] = options.get("layer_norm_epsilon")
+        tokenizer = _read_vocabulary(folder, settings, options)
+    return Original("CTranslate2", settings, weights, tokenizer, read_notes(folder))
+
+
+def _read_vocabulary(
+    folder: Path, settings: Mapping[str, Any], options: Mapping[str, Any]
+) -> ImportedTokenizer | TokenizerPair:
+    """The SentencePiece models beside a Transformer of CTranslate2, and its vocabulary; `options` is config.json."""
+    files = ("source.spm", "target.spm")
+    if (folder / "sentencepiece.model").exists():
+        files = ("sentencepiece.model", "sentencepiece.model")
+    if missing := [name for name in files if not (folder / name).exists()]:
+        raise ModelError(f"{folder}: the folder has no {missing[0]}; copy the model's SentencePiece files there")
+    roles = {"unk": "unk_token", "eos": "eos_token", "decoder_start": "decoder_start_token"}
+    names = {role: options[option] for role, option in roles.items() if isinstance(options.get(option), str)}
+    names = {**DEFAULT_NAMES, **names}
+    shared = _listed(folder, "shared")
+    if "source_vocab_size" not in settings:
+        return shared_vocabulary(folder, files, _read_list(shared), settings, names)
+    paths = [shared] * 2 if shared.exists() else [_listed(folder, kind) for kind in ("source", "target")]
+    lists = [_read_list(path) for path in paths]
+    sizes = settings["source_vocab_size"], settings["vocab_size"]
+    return separate_vocabularies(folder, files, (lists[0], lists[1]), sizes, settings, names)
+
+
+def _listed(folder: Path, kind: str) -> Path:
+    """The list of tokens of CTranslate2: JSON, or text as older versions wrote it."""
+    text = folder / f"{kind}_vocabulary.txt"
+    return text if text.exists() and not text.with_suffix(".json").exists() else text.with_suffix(".json")
+
+
+def _read_list(path: Path) -> list[str]:
+    """The texts in a JSON list, or the lines of a `.txt` file."""
+    if path.suffix == ".txt":
+        try:
+            return read_bytes(path).decode().removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{path}: not UTF-8: {error}") from None
+    content = parse_json(path)
+    if not isinstance(content, list) or not all(isinstance(text, str) for text in content):
+        raise ModelError(f"{path}: not a list of texts")
+    return content
+
+
+def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The settings of `config.json` and the weights with their names in transformers."""
+    name, variables = read_variables(path)
+    if name not in _MODELS:
+        raise ModelError(
+            f"{path}: CTranslate2 models of type {name!r:.40} cannot be imported; only {' and '.join(_MODELS)} can"
+        )
+    read_settings, read_weights = _MODELS[name]
+    try:
+        return read_settings(variables), read_weights(variables)
+    except KeyError as error:
+        raise ModelError(f"{path}: the model has no variable {error}") from None
+    except (ValueError, TypeError, RuntimeError):
+        raise ModelError(f"{path}: damaged: the shapes of its variables do not fit {name}") from None
+
+
+def read_variables(path: Path) -> tuple[str, dict[str, Tensor]]:
+    """The name of the specification, and all variables; 8-bit weights as float32."""
+    require_file(path, physical_memory() // 4, "this machine has memory for")
+    file = _Reader(path.read_bytes())
+    try:
+        version = file.number("I")
+        if version not in _VERSIONS:
+            raise ModelError(f"{path}: not a CTranslate2 model of version {' or '.join(map(str, _VERSIONS))}")
+        name, _revision = file.string(), file.number("I")
+        count = file.number("I")
+        if count > _MAX_VARIABLES:
+            raise ValueError(f"{count:,} variables")
+        variables = dict(file.variable() for _ in range(count))
+        for _ in range(file.number("I")):
+            alias, original = file.string(), file.string()
+            variables[alias] = variables[original]
+    except (KeyError, ValueError, struct.error, RuntimeError) as error:
+        raise ModelError(f"{path}: damaged: {error}") from None
+    scales = {key: variables.pop(key) for key in [*variables] if key.endswith("_scale")}
+    for key, scale in scales.items():  # one for each row, or one for the matrix
+        weight = variables.get(key.removesuffix("_scale"))
+        if weight is None or weight.dim() == 0 or scale.numel() not in (1, len(weight)):
+            raise ModelError(f"{path}: {key[:60]} does not fit the variable that it belongs to")
+        variables[key.removesuffix("_scale")] = weight.float() / scale.reshape(-1, *[1] * (weight.dim() - 1))
+    return name, variables
+
+
+def write_variables(path: Path, name: str, variables: Mapping[str, Tensor], aliases: Mapping[str, str]) -> None:
+    """Write a model of this specification; `aliases` are names of variables that are the same as another one."""
+
+    def string(text: str) -> bytes:
+        return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
+
+    types = {dtype: number for number, dtype in _TYPES.items()}
+    content = [struct.pack("<I", _WRITTEN_VERSION), string(name), struct.pack("<II", _REVISION, len(variables))]
+    for variable, x in sorted(variables.items()):
+        array = np.ascontiguousarray(x.numpy())
+        shape = struct.pack(f"<B{x.dim()}I", x.dim(), *x.shape)
+        content += [string(variable), shape, struct.pack("<BI", types[x.dtype], array.nbytes), array.tobytes()]
+    content.append(struct.pack("<I", len(aliases)))
+    content += [string(alias) + string(original) for alias, original in sorted(aliases.items())]
+    path.write_bytes(b"".join(content))
+
+
+class _Reader:
+    def __init__(self, content: bytes) -> None:
+        self._content, self._position = bytearray(content), 0  # writable, as torch requires
+
+    def number(self, code: str) -> int:
+        (value,) = struct.unpack_from("<" + code, self._content, self._position)
+        self._position += struct.calcsize(code)
+        return int(value)
+
+    def string(self) -> str:
+        length = self.number("H")  # with a zero at the end
+        return self._take(length)[: length - 1].decode()
+
+    def variable(self) -> tuple[str, Tensor]:
+        name, rank = self.string(), self.number("B")
+        if rank > _MAX_RANK:
+            raise ValueError(f"{name[:60]} has {rank} dimensions")
+        shape = [self.number("I") for _ in range(rank)]
+        kind, size = self.number("B"), self.number("I")
+        if kind not in _TYPES:
+            raise ValueError(f"{name[:60]} is of the unknown type {kind}")
+        return name, torch.frombuffer(self._take(size), dtype=_TYPES[kind]).reshape(shape)
+
+    def _take(self, length: int) -> bytearray:
+        start, self._position = self._position, self._position + length
+        if self._position > len(self._content) or length == 0:
+            raise ValueError("it ends too early")
+        return self._content[start : self._position]
+
+
+def _whisper_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
+    if (number := int(variables.get("decoder/activation", 3))) != _NUMBERED.index("gelu"):
+        raise ModelError(f"a Whisper model with decoder/activation = {number} cannot be imported, only GELU")
+    return _sizes(variables) | {
+        "model_type": "whisper", "max_source_positions": len(variables["encoder/position_encodings/encodings"]),
+        "max_target_positions": len(variables["decoder/position_encodings/encodings"]),
+        "num_mel_bins": variables["encoder/conv1/weight"].shape[1], "activation_function": "gelu", "dropout": 0.0,
+    }  # fmt: skip
+
+
+def _transformer_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
+    """Those of `huggingface.CONVERTERS["transformer"]`, a type of ours."""
+
+    def flag(name: str) -> bool:
+        return bool(variables.get(name, 0))
+
+    for name, x in variables.items():
+        side, _, option = name.partition("/")
+        other = variables.get(f"{'decoder' if side == 'encoder' else 'encoder'}/{option}", x)
+        odd = re.search(r"relative|rotary|layernorm_embedding|embeddings_1", name)
+        scalar = x.dim() == 0
+        known = option in _IGNORED or (option in _READ and torch.equal(x, other))
+        if (odd and not scalar) or (scalar and not known and bool(x)):
+            shown = f"{name} = {float(x):g}" if scalar else name
+            raise ModelError(f"a CTranslate2 model with {shown} cannot be imported")
+    if (number := int(variables["encoder/activation"])) not in range(len(_NUMBERED)):
+        raise ModelError(f"a CTranslate2 model with the activation {number} cannot be imported")
+    embedding, output = variables["decoder/embeddings/weight"], variables["decoder/projection/weight"]
+    source = variables["encoder/embeddings_0/weight"]
+    tables = [variables[f"{side}/position_encodings/encodings"] for side in ("encoder", "decoder")]
+    if not torch.equal(*tables):
+        raise ModelError("a CTranslate2 model whose encoder and decoder have different positions cannot be imported")
+    settings = _sizes(variables) | {
+        "model_type": "transformer", "normalize_before": flag("encoder/pre_norm"),
+        "activation_function": _NUMBERED[number],
+        "max_position_embeddings": len(variables["encoder/position_encodings/encodings"]),
+        "scale_embedding": _is_scaled(variables, width=embedding.shape[1]),
+        "tie_word_embeddings": torch.equal(output, embedding),
+        "start_from_zero": flag("decoder/start_from_zero_embedding"), "dropout": 0.1,
+    }  # fmt: skip
+    return settings if torch.equal(source, embedding) else settings | {"source_vocab_size": len(source)}
+
+
+def _is_scaled(variables: dict[str, Tensor], width: int) -> bool:
+    """Whether embeddings are multiplied by the square root of the width: a flag, or the factor itself."""
+    value = variables.get("decoder/scale_embeddings", torch.tensor(1, dtype=torch.int8))
+    factor = float(value) if value.is_floating_point() else math.sqrt(width) if value else 1.0
+    if not (factor == 1 or math.isclose(factor, math.sqrt(width), rel_tol=1e-6)):
+        raise ModelError(f"a CTranslate2 model whose embeddings are multiplied by {factor:.4g} cannot be imported")
+    return factor != 1
+
+
+def _sizes(variables: dict[str, Tensor]) -> dict[str, Any]:
+    vocabulary, width = variables["decoder/embeddings/weight"].shape
+    layers = {
+        side: len({match[1] for name in variables if (match := re.match(rf"{side}/layer_(\d+)/", name))})
+        for side in ("encoder", "decoder")
+    }
+    inner = len(variables["encoder/layer_0/ffn/linear_0/bias"])
+    return {
+        "vocab_size": vocabulary, "d_model": width, "encoder_layers": layers["encoder"],
+        "decoder_layers": layers["decoder"], "encoder_attention_heads": int(variables["encoder/num_heads"]),
+        "decoder_attention_heads": int(variables["decoder/num_heads"]), "encoder_ffn_dim": inner,
+        "decoder_ffn_dim": inner,
+    }  # fmt: skip
+
+
+def _transformer_weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
+    output = variables["decoder/projection/weight"]
+    bias = variables.get("decoder/projection/bias", torch.zeros(len(output)))
+    return _weights(variables) | {
+        "model.shared.weight": variables["decoder/embeddings/weight"].float(),
+        "model.encoder.embed_tokens.weight": variables["encoder/embeddings_0/weight"].float(),
+        "lm_head.weight": output.float(),
+        "final_logits_bias": bias.float()[None],
+    }
+
+
+def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
+    weights = {
+        "decoder.embed_tokens.weight": variables["decoder/embeddings/weight"],
+        "decoder.embed_positions.weight": variables["decoder/position_encodings/encodings"],
+    }
+    for name, x in variables.items():
+        side, *path, parameter = name.split("/")
+        if path[:1] in (["conv1"], ["conv2"]):
+            weights[f"{side}.{path[0]}.{parameter}"] = x
+            continue
+        parameter = {"gamma": "weight", "beta": "bias"}.get(parameter, parameter)
+        if path == ["layer_norm"]:
+            weights[f"{side}.layer_norm.{parameter}"] = x
+        elif len(path) == 3 and path[0].startswith("layer_"):
+            layer = f"{side}.layers.{path[0].removeprefix('layer_')}"
+            modules = LAYER_MODULES["/".join(path[1:])]
+            for module, matrix in zip(modules, x.chunk(len(modules)), strict=True):
+                weights[f"{layer}.{module}.{parameter}"] = matrix
+    return {f"model.{name}": x.float() for name, x in weights.items()}
+
+
+_MODELS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[..., dict[str, Tensor]]]] = {
+    "TransformerSpec": (_transformer_settings, _transformer_weights),
+    "WhisperSpec": (_whisper_settings, _weights),
+}
+"""The name of a specification, and the functions that read its settings and weights."""
+
+
+def check(model: Model) -> EncoderDecoder:
+    return require_exportable(
+        model, "CTranslate2", activation=tuple(ACTIVATIONS), embedding=("scaled", "plain"),
+        positions=ADDED,
+    )  # fmt: skip
+
+
+def write(exported: Exported, folder: Path) -> None:
+    write_model(exported, folder)
+    (folder / "source.spm").write_bytes(exported.vocabulary.source_spm)
+    (folder / "target.spm").write_bytes(exported.vocabulary.target_spm)
+
+
+def write_model(exported: Exported, folder: Path) -> None:
+    """Write the files of a folder that CTranslate2 itself reads."""
+    pieces = list(exported.vocabulary.pieces)
+    variables = _variables(exported.model)
+    aliases = dict.fromkeys(_same_as_embeddings(variables), "decoder/embeddings/weight")
+    if exported.quantization == "int8":
+        for name in [name for name, x in variables.items() if name.endswith("/weight") and name not in aliases]:
+            variables[name], variables[f"{name}_scale"] = quantize(variables[name])
+        aliases |= {f"{name}_scale": "decoder/embeddings/weight_scale" for name in aliases}
+    aliases["encoder/position_encodings/encodings"] = "decoder/position_encodings/encodings"
+    stored = {name: x for name, x in variables.items() if name not in aliases}
+    write_variables(folder / "model.bin", "TransformerSpec", stored, aliases)
+    settings = {
+        "add_source_bos": False, "add_source_eos": True, "bos_token": pieces[BOS], "decoder_start_token": pieces[BOS],
+        "eos_token": pieces[EOS], "unk_token": pieces[UNK], "layer_norm_epsilon": exported.model.config.norm_epsilon,
+        "multi_query_attention": False,
+    }  # fmt: skip
+    write_json(folder / "config.json", settings)
+    if exported.vocabulary.source_pieces is None:
+        write_json(folder / "shared_vocabulary.json", pieces)
+    else:
+        write_json(folder / "source_vocabulary.json", list(exported.vocabulary.source_pieces))
+        write_json(folder / "target_vocabulary.json", pieces)
+
+
+def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix as 8-bit integers, and the factor of each row."""
+    largest = weight.abs().amax(1)
+    scale = 127 / torch.where(largest == 0, 127, largest)
+    return (weight * scale[:, None]).round().to(torch.int8), scale
+
+
+def _variables(model: EncoderDecoder) -> dict[str, Tensor]:
+    config, theirs = model.config, transformers_weights(model)
+    last = [*model.decoder_layers()][-1].cross_attention
+    flags = {
+        "pre_norm": config.norm == "pre",
+        "activation": ACTIVATIONS[config.activation],
+        "scale_embeddings": config.embedding == "scaled",
+    }
+    options = {f"{side}/{name}": value for side in ("encoder", "decoder") for name, value in flags.items()}
+    options |= dict.fromkeys(_ABSENT, 0)
+    numbers = dict.fromkeys(("encoder/num_heads", "decoder/num_heads", "decoder/alignment_heads"), config.num_heads)
+    numbers["decoder/alignment_layer"] = -1 if model.alignment_attention is last else -2
+    variables = {name: torch.tensor(value, dtype=torch.int8) for name, value in options.items()}
+    variables |= {name: torch.tensor(value, dtype=torch.int16) for name, value in numbers.items()}
+    variables |= {
+        "encoder/embeddings_0/weight": theirs.get(SOURCE_EMBEDDING, theirs["model.shared.weight"]),
+        "encoder/position_encodings/encodings": position_table(model),
+        "decoder/embeddings/weight": theirs["model.shared.weight"],
+        "decoder/position_encodings/encodings": position_table(model),
+        "decoder/projection/weight": theirs["lm_head.weight"],
+        "decoder/projection/bias": theirs["final_logits_bias"][0].clone(),
+    }
+    variables["decoder/projection/bias"][NEVER_GENERATED] = NEVER
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        if config.norm == "pre":
+            variables |= _module(theirs, f"{side}/layer_norm", [f"model.{side}.layer_norm"])
+        for n in range(layers):
+            for module, names in LAYER_MODULES.items():
+                if f"model.{side}.layers.{n}.{names[0]}.weight" in theirs:
+                    paths = [f"model.{side}.layers.{n}.{name}" for name in names]
+                    variables |= _module(theirs, f"{side}/layer_{n}/{module}", paths)
+    return variables
+
+
+def _module(theirs: Mapping[str, Tensor], name: str, paths: Sequence[str]) -> dict[str, Tensor]:
+    """Linear layers joined to one, or a norm."""
+    kinds = ("gamma", "beta") if name.endswith("layer_norm") else ("weight", "bias")
+    return {
+        f"{name}/{kind}": torch.cat([theirs[f"{path}.{parameter}"] for path in paths])
+        for kind, parameter in zip(kinds, ("weight", "bias"), strict=True)
+    }
+
+
+def _same_as_embeddings(variables: Mapping[str, Tensor]) -> list[str]:
+    shared = variables["decoder/embeddings/weight"]
+    names = ("encoder/embeddings_0/weight", "decoder/projection/weight")
+    return [name for name in names if variables[name] is shared or torch.equal(variables[name], shared)]
+
+
+def consumer(exported: Exported, folder: Path) -> Consumer | None:
+    spm = (folder / "source.spm").read_bytes()
+    return CTranslate2(found, folder, spm, exported.vocabulary.pieces) if (found := library()) else None
+
+
+def library() -> Any:
+    """The package CTranslate2; None if it is not installed."""
+    try:
+        import ctranslate2
+    except ImportError:
+        return None
+    return ctranslate2
+
+
+class CTranslate2:
+    """CTranslate2's `Translator` on one CPU thread."""
+
+    def __init__(self, library: Any, folder: Path, spm: bytes, pieces: Sequence[str]) -> None:
+        self.name = f"CTranslate2 {library.__version__}"
+        self._translator = library.Translator(str(folder), inter_threads=1, intra_threads=1)
+        self._source = sentencepiece.SentencePieceProcessor(model_proto=spm)
+        self._pieces, self._ids = list(pieces), {piece: number for number, piece in enumerate(pieces)}
+
+    def logits(self, text: str, output: Sequence[int]) -> Tensor:
+        """The output is a prefix that the search is held to."""
+        (result,) = self._translator.translate_batch(
+            self._source.encode([text], out_type=str), target_prefix=[[self._pieces[token] for token in output]],
+            beam_size=1, max_decoding_length=len(output) + 2, min_decoding_length=0, max_input_length=0,
+            return_logits_vocab=True,
+        )  # fmt: skip
+        return torch.from_numpy(np.stack([np.array(row) for row in result.logits[0][: len(output) + 1]]))
+
+    def translate(self, texts: Sequence[str], limits: Sequence[int]) -> list[list[int]]:
+        results = self._translator.translate_batch(
+            self._source.encode(list(texts), out_type=str), beam_size=1, max_decoding_length=max(limits) + 1,
+            max_batch_size=16, max_input_length=0,
+        )  # fmt: skip
+        return [[self._ids[piece] for piece in result.hypotheses[0]] for result in results]
+
+
+CTRANSLATE2 = Exporter("ctranslate2", check, write, consumer, quantizations=("float32", "int8"))

@@ -1,1 +1,0 @@
-"""Exporting models to other toolkits: one module for each format, and the verification of what was written."""
