@@ -8,13 +8,13 @@ import termios
 from pathlib import Path
 from typing import Any
 
-COLUMNS = 80
+COLUMNS, ROWS = 80, 24
 
 
 def in_a_terminal(transduce: Any, *words: str | Path, cwd: Path, typed: bytes = b"") -> str:
     """What a command prints to a terminal of 80 columns in which a person types."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     process = transduce.background(*words, cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.write(ours, typed)

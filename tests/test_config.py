@@ -66,14 +66,14 @@ def test_missing_keys_keep_their_defaults() -> None:
     assert build(Car, {}, "x.toml") == Car()
 
 
-def test_an_unknown_key_names_file_key_nearest_and_all_valid_keys() -> None:
+def test_an_unknown_key_names_file_key_and_the_nearest_keys() -> None:
     with pytest.raises(ConfigError) as caught:
         build(Car, {"wieght": 1}, "x.toml")
     message = str(caught.value)
     assert "x.toml" in message
     assert "unknown key wieght" in message
     assert "did you mean weight?" in message
-    assert "colours, doors, electric, engine, name, routes, seats, weight" in message
+    assert message.endswith("; nearest keys: weight, seats, engine")
 
 
 def test_an_unknown_key_in_a_section_names_only_the_keys_of_that_section() -> None:
@@ -81,7 +81,7 @@ def test_an_unknown_key_in_a_section_names_only_the_keys_of_that_section() -> No
         build(Car, {"engine": {"cylindres": 6}}, "x.toml")
     message = str(caught.value)
     assert "x.toml [engine]: unknown key cylindres (did you mean cylinders?)" in message
-    assert "valid keys: cylinders, fuel" in message
+    assert "nearest keys: cylinders, fuel" in message
     assert "doors" not in message
 
 

@@ -53,6 +53,7 @@ def test_classes_of_public_signatures_are_public(function: Callable[..., Any]) -
 def test_public_names_are_sorted_and_there() -> None:
     assert transduce.__all__ == sorted(transduce.__all__)
     assert all(getattr(transduce, name).__name__ == name for name in transduce.__all__)
+    assert dir(transduce) == sorted([*transduce.__all__, "__version__"])
     assert issubclass(transduce.ConfigError, transduce.TransduceError)
     with pytest.raises(AttributeError, match="'transduce' has no attribute 'nonsense'"):
         transduce.nonsense  # noqa: B018
@@ -80,7 +81,8 @@ def test_a_type_checker_knows_the_options(tmp_path: Path) -> None:
     names = ["torch", "numpy", "rich", "PIL", *(f"transduce.{part}" for part in parts)]
     skip = "follow_imports = skip\nfollow_imports_for_stubs = True\n"
     skipped = "".join(f"[mypy-{name}.*]\n{skip}" for name in names)
-    config.write_text(f"[mypy]\nfollow_imports = silent\n{skipped}")
+    loading = "[mypy-transduce.models.loaded]\nfollow_imports = silent\n"
+    config.write_text(f"[mypy]\nfollow_imports = silent\n{skipped}{loading}")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", config, "--cache-dir", tmp_path, script]
     environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)

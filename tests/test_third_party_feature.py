@@ -207,7 +207,7 @@ def test_a_feature_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch,
     module = ModuleType("odd")
     module.CLASH = Feature(commands={"parse": "odd:parse"})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "odd", module)
-    monkeypatch.setattr(features, "entry_points", lambda group: [EntryPoint("odd", value, group)])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [EntryPoint("odd", value, group)])
     features.installed.cache_clear()
     with pytest.raises(ConfigError, match=message):
         list(Registry[Any]("tasks"))

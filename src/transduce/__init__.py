@@ -20,6 +20,7 @@ __all__ = [
     "GenerationEvent",
     "Generator",
     "Glossary",
+    "HtmlPage",
     "Hypothesis",
     "Job",
     "Model",
@@ -42,6 +43,7 @@ __all__ = [
     "Transcriber",
     "Transcript",
     "TransduceError",
+    "TranslateOptions",
     "Translation",
     "Translations",
     "Translator",
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from transduce.classification.classifier import Classification, Classifier
     from transduce.encoders.text_encoder import Filling, TextEncoder
     from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
+    from transduce.files.html_page import HtmlPage
     from transduce.language_model.generator import Generation, GenerationEvent, Generator, TextScore
     from transduce.models.any_model import AnyModel
     from transduce.models.model import Model
@@ -75,11 +78,13 @@ if TYPE_CHECKING:
     from transduce.translation.text import Segment
     from transduce.translation.translation import PairScore, Translation, Translations
     from transduce.translation.translator import Translator
+    from transduce.translation.wording import TranslateOptions
 else:
     _MODULES = {
         "transduce.classification.classifier": ["Classification", "Classifier"],
         "transduce.encoders.text_encoder": ["Filling", "TextEncoder"],
         "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
+        "transduce.files.html_page": ["HtmlPage"],
         "transduce.language_model.generator": ["Generation", "GenerationEvent", "Generator", "TextScore"],
         "transduce.models.any_model": ["AnyModel"],
         "transduce.models.model": ["Model"],
@@ -100,6 +105,7 @@ else:
         "transduce.translation.scores": ["Comparison", "Score", "compare", "score"],
         "transduce.translation.translation": ["PairScore", "Translation", "Translations"],
         "transduce.translation.translator": ["Translator"],
+        "transduce.translation.wording": ["TranslateOptions"],
     }
 
     def __getattr__(name: str) -> Any:
@@ -111,3 +117,6 @@ else:
                 with needs_torch():
                     return getattr(import_module(module), name)
         raise AttributeError(f"module 'transduce' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return [*__all__, "__version__"]

@@ -142,7 +142,8 @@ def suggestion(word: str, valid: list[str]) -> str:
 
 def _unknown_key(key: str, valid: list[str], where: str, inner: list[str]) -> str:
     hint = f" (did you mean {' or '.join(inner)}?)" if inner else suggestion(key, valid)
-    return f"{where}: unknown key {key}{hint}; valid keys: {', '.join(sorted(valid))}"
+    nearest = difflib.get_close_matches(key, sorted(valid), n=3, cutoff=0)
+    return f"{where}: unknown key {key}{hint}; nearest keys: {', '.join(nearest)}"
 
 
 def _parse_value(text: str) -> Any:

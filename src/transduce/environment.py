@@ -53,7 +53,7 @@ EXTRAS = {
     "parquet": Extra(("pyarrow",), "Parquet files and Hugging Face datasets"),
     "ray": Extra(("ray", "pyarrow"), "transduce translate --ray"),
     "tracking": Extra(("tensorboard", "wandb"), "metrics in TensorBoard and Weights & Biases"),
-    "documents": Extra(("markdown_it",), "translating Markdown"),
+    "documents": Extra(("markdown_it", "pypdf"), "translating Markdown and PDF"),
     "export": Extra(("onnx", "onnxruntime"), "transduce export --to onnx"),
     "import": Extra(("gguf", "soundfile", "tokenizers"), "importing GGUF files and tokenizer.json, and reading sound"),
     "images": Extra(("PIL",), "reading images"),
@@ -75,10 +75,10 @@ class Finding:
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Print what this machine offers, what will be used, and why the rest is not.
+    """Print what this machine offers, and what will be used.
 
-    A sentence is translated with the bundled model. The exit code is 1 if something does not work that should; what is
-    only missing, such as a GPU, is not a problem.
+    It also tells why the rest is not used. A sentence is translated with the bundled model. The exit code is 1 if
+    something does not work that should; what is only missing, such as a GPU, is not a problem.
     """
     findings = _examine()
     if as_json:
@@ -113,7 +113,7 @@ def _versions() -> Iterator[Finding]:
 
 def _torch() -> Iterator[Finding]:
     if not find_spec("torch"):
-        yield Finding("torch", f"not installed (pip install 'transduce[train]'); needed for {EXTRAS['train'].purpose}")
+        yield Finding("torch", "not installed (pip install 'transduce[train]')")
         return
     import torch
 
@@ -260,10 +260,11 @@ def _translation() -> Iterator[Finding]:
 
 def _extras() -> Iterator[Finding]:
     """The optional packages of each extra, and what the missing ones are needed for."""
-    for name, extra in EXTRAS.items():
-        missing = ", ".join(module for module in extra.modules if not find_spec(module))
-        text = f"not installed: {missing} (pip install 'transduce[{name}]'); needed for {extra.purpose}"
-        yield Finding(f"extra {name}", text if missing else "installed")
+    missing = {name for name, extra in EXTRAS.items() if not all(map(find_spec, extra.modules))}
+    yield Finding("extras", ", ".join(name for name in EXTRAS if name not in missing) or "none is installed")
+    if missing:
+        needed = "; ".join(f"{name}: {extra.purpose}" for name, extra in EXTRAS.items() if name in missing)
+        yield Finding("not installed", f"{needed} (pip install 'transduce[NAME]')")
 
 
 @contextmanager

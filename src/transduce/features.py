@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
 from transduce.errors import ConfigError
@@ -170,6 +169,7 @@ FEATURES = {
     "inspect": Feature(
         commands={"inspect": "transduce.inspect.command:inspect"},
         pages={"inspect": "transduce.inspect.routes:inspect_routes"},
+        hooks={"inspect_translation": "transduce.inspect.page:translation_page"},
     ),
     "interop": Feature(
         commands={
@@ -206,6 +206,8 @@ def load(reference: str) -> Any:
 @cache
 def installed() -> tuple[Feature, ...]:
     """The features of other packages, by their entry points."""
+    from importlib.metadata import entry_points  # takes a tenth of the time in which the program starts
+
     found: list[Feature] = []
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         try:

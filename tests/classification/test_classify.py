@@ -145,8 +145,11 @@ def test_classify_prints_labels_and_probabilities(transduce: Any, texts: Trained
     outcome = transduce("classify", "-m", "run", "The film is great", "Our song is awful", cwd=texts.folder)
     assert (outcome.code, outcome.err) == (0, "")
     rows = [line.split("\t") for line in outcome.out.splitlines()]
-    assert [label for label, _ in rows] == ["positive", "negative"]
-    assert all(float(probability) > 0.5 for _, probability in rows)
+    assert [(label, text) for label, _, text in rows] == [
+        ("positive", "The film is great"),
+        ("negative", "Our song is awful"),
+    ]
+    assert all(float(probability) > 0.5 for _, probability, _ in rows)
     lines = "This play is dull\nA book is so fine\n"
     outcome = transduce("classify", "-m", "run", "--json", stdin=lines, cwd=texts.folder)
     records = list(map(json.loads, outcome.out.splitlines()))

@@ -9,14 +9,26 @@ from typing import Any
 import pytest
 
 from transduce.cli.main import all_commands
+from transduce.fast.choose import ENGINES
 
+ROOT = Path(__file__).parents[2]
 DATA_CHECK = ["data", "check", "--src", "train.src", "--tgt", "train.tgt"]
 
 
 def test_every_command_has_help(transduce: Any, tmp_path: Path) -> None:
     top = transduce("--help", cwd=tmp_path)
     assert top.code == 0
-    commands = re.findall(r"^  ([a-z]+) ", top.out, re.MULTILINE)
+    _, *sections = re.split(r"\n(?=[A-Z][^\n]*:\n)", top.out.partition("\nOptions:")[2])
+    assert [section.splitlines()[0] for section in sections] == [
+        "Translate and use models:",
+        "Train models:",
+        "Understand models:",
+        "Exchange models:",
+        "Serve models, and check the installation:",
+    ]
+    rows = [row for section in sections for row in section.splitlines()[1:] if row]
+    assert all(re.fullmatch(r"  [a-z]+ +[A-Z].*\.", row) for row in rows)  # a complete sentence in one line
+    commands = [row.split()[0] for row in rows]
     assert commands == all_commands()
     for command in commands:
         outcome = transduce(command, "--help", cwd=tmp_path)
@@ -79,3 +91,48 @@ def test_commands_that_compute_nothing_do_not_import_torch(transduce: Any, train
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "transduce.cli.main" in imported
     assert not {"torch", "matplotlib", "fastapi"} & imported
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("transduce tr", ["translate", "transcribe", "train"]),
+        ("transduce translate --engine ", ["gpu", "native", "plain", "auto"]),
+        ("transduce translate --engine n", ["native"]),
+        ("transduce translate --to ", ["de", "en", "fr"]),
+        ("transduce translate -m nothing --to ", []),
+        ("transduce train --preset ", ["tiny", "small", "base", "big"]),
+        ("transduce export --to ", ["hf", "ctranslate2", "argos", "onnx", "marian"]),
+        ("transduce info -m ", ["run"]),
+        ("transduce generate -m run/", ["run/model"]),
+    ],
+)
+def test_the_shell_completes_values(transduce: Any, trained: Any, words: str, offered: list[str]) -> None:
+    environment = {
+        **transduce.environment,
+        "_TRANSDUCE_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    code = "import sys; sys.argv = ['transduce']; from transduce.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=trained.folder, env=environment, capture_output=True, text=True
+    )
+    found = done.stdout.split()
+    assert done.stderr == ""
+    assert [value for value in found if value in offered] == offered
+    assert {*found} == {*offered} or "-m" in words  # the tests of this folder may have trained other models
+
+
+def test_help_lists_the_values_that_exist(transduce: Any, tmp_path: Path) -> None:
+    presets, styles = (
+        {path.stem for path in (ROOT / f"src/transduce/{name}").glob("*.toml")} for name in ("presets", "styles")
+    )
+    for command, start, values in (
+        ("train", "Size of the model: ", presets),
+        ("train", "Member of the family: ", styles),
+        ("translate", "Engine to run: ", {*ENGINES}),
+    ):
+        text = " ".join(transduce(command, "--help", cwd=tmp_path).out.split())
+        listed = text.partition(start)[2].partition(".")[0].removesuffix(" (the fastest)")
+        assert {*re.split(", | or ", listed)} == values

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from terminals import COLUMNS, in_a_terminal
+from terminals import COLUMNS, ROWS, in_a_terminal
 
 from transduce.training.display import Display
 
@@ -19,6 +19,19 @@ def without_control_sequences(text: str) -> str:
 def test_help_fits(transduce: Any, tmp_path: Path, words: list[str]) -> None:
     text = without_control_sequences(in_a_terminal(transduce, *words, cwd=tmp_path))
     assert max(map(len, text.splitlines())) <= COLUMNS
+    assert not re.search(r"\w-$", text, re.MULTILINE)  # no word is broken at its hyphen
+
+
+def test_doctor_fits_on_a_screen(transduce: Any, tmp_path: Path) -> None:
+    text = without_control_sequences(in_a_terminal(transduce, "doctor", cwd=tmp_path))
+    assert len(text.splitlines()) < ROWS
+
+
+def test_messages_are_broken_between_words(transduce: Any, tmp_path: Path) -> None:
+    text = in_a_terminal(transduce, "translate", "Where is the station?", cwd=tmp_path)
+    lines = without_control_sequences(text).splitlines()
+    assert max(map(len, lines)) <= COLUMNS
+    assert "for another target language, use --to (de, en, fr)" in " ".join(lines)
 
 
 def test_the_facts_of_a_model_are_broken_between_words(transduce: Any, trained: Any) -> None:

@@ -114,7 +114,7 @@ def test_an_error_of_a_worker_is_one_line_and_no_file_appears(
         (["in.txt"], "--ray needs files to read, and a folder to write to: --out"),
         (["--out", "out"], "--ray needs files to read"),
         (["in.txt", "--out", "file.txt"], "--out file.txt is a file; --ray writes to a folder"),
-        (["in.txt", "--out", "."], "in.txt would be overwritten; name another --out"),
+        (["in.txt", "--out", "."], "--out would overwrite in.txt, which is being read; name another file"),
         (["in.txt", "--out", "out", "--jsonl", "--shard", "1/2"], "--ray does not support --jsonl, --shard"),
     ],
 )

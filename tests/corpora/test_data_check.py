@@ -152,7 +152,7 @@ def test_translations_by_language_have_one_order(transduce: Any, tmp_path: Path)
     for name in ("rows.jsonl", "rows.en-de.jsonl", "rows.de-en.jsonl"):
         write_lines(tmp_path / name, rows)
     for name in ("rows.jsonl", "rows.en-de.jsonl"):
-        outcome = transduce("data", "check", name, "--out", "pairs.tsv", cwd=tmp_path)
+        outcome = transduce("data", "check", name, "--out", "pairs.tsv", "--force", cwd=tmp_path)
         assert f"left out 1 pair in other languages than the first row (first: {name}, line 3)" in outcome.out
         assert (tmp_path / "pairs.tsv").read_text() == "house\tHaus\ntree\tBaum\n"
     outcome = transduce("data", "check", "rows.de-en.jsonl", cwd=tmp_path)

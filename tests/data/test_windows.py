@@ -15,9 +15,9 @@ from transduce.data.prepare import DataConfig, Prepared, prepare
 from transduce.data.shards import TokenShards, write_document_index, write_document_shards
 from transduce.data.variation import Variation
 from transduce.errors import ConfigError
-from transduce.files import documents as text_documents
-from transduce.files.documents import read_pieces
+from transduce.files import readers as text_documents
 from transduce.files.pairs import ReadReport
+from transduce.files.readers import read_pieces
 from transduce.language_model.task import LanguageModel
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, Tokenizer, TokenizerConfig
 from transduce.training.loader import Loader

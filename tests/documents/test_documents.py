@@ -40,6 +40,12 @@ def test_a_document_is_written_next_to_the_original(transduce: Any, trained: Any
     assert bold[0] in plain
     with zipfile.ZipFile(report) as old, zipfile.ZipFile(written) as new:
         assert [name for name in old.namelist() if old.read(name) != new.read(name)] == ["word/document.xml"]
+    written.write_text("edited")
+    refused = complaint(translate(transduce, trained, report))
+    assert refused == f"{written} exists; replace it with --force, or name another file with --out"
+    assert written.read_text() == "edited"
+    assert translate(transduce, trained, report, "--force").code == 0
+    assert docx.Document(str(written)).paragraphs[0].text == plain
 
 
 def test_existing_translations_stay_unless_asked(transduce: Any, trained: Any, tmp_path: Path) -> None:
@@ -49,7 +55,7 @@ def test_existing_translations_stay_unless_asked(transduce: Any, trained: Any, t
     plain = translate(transduce, trained, "babo gigo").out.strip()
     assert translate(transduce, trained, source, "-o", out).code == 0
     assert out.read_text() == catalogue.replace('msgstr ""', f'msgstr "{plain}"')
-    assert translate(transduce, trained, source, "-o", out, "--retranslate").code == 0
+    assert translate(transduce, trained, source, "-o", out, "--retranslate", "--force").code == 0
     assert "kept" not in out.read_text()
 
 
@@ -110,7 +116,7 @@ def test_a_compressed_document_is_a_document(
     assert translate(transduce, trained, compressed).code == 0
     assert (tmp_path / "other.translated.html").read_bytes() == (tmp_path / "page.translated.html").read_bytes()
     compressed.write_bytes(compress(page)[:-9])
-    message = complaint(translate(transduce, trained, compressed))
+    message = complaint(translate(transduce, trained, compressed, "--force"))
     assert message.startswith(f"{compressed}: damaged or cut short after line")
 
 
@@ -126,8 +132,8 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
         return complaint(translate(transduce, trained, *words))
 
     assert mistake(report, text) == f"{text} is text, {report} is a document; translate them separately"
-    (paper := tmp_path / "a.pdf").write_bytes(b"%PDF-1.4")
-    assert mistake(paper).startswith(f"{paper}: .pdf files are not translated; convert it, e.g. to .docx")
+    (slides := tmp_path / "a.pptx").write_bytes(b"PK")
+    assert mistake(slides).startswith(f"{slides}: .pptx files are not translated; convert it, e.g. to .docx")
     (resources := tmp_path / "a.properties").write_text("babo.title = babo gigo\n")
     assert mistake(resources).startswith(f"{resources}: .properties files are not translated; convert it")
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.md")
@@ -135,8 +141,8 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.jsonl")
     assert "there is no folder" in mistake(report, "-o", tmp_path / "missing" / "a.docx")
     assert mistake(report, "--long", "refuse") == mistake(report, "--jsonl")
-    assert mistake(report, "--format", "pdf").startswith(
-        "--format pdf is not known; use one of docx, html, md, odt, po, "
+    assert mistake(report, "--format", "rtf").startswith(
+        "--format rtf is not known; use one of docx, html, md, odt, pdf, po, "
     )
     assert mistake(report, "--jsonl").startswith("--jsonl, --resume, --prefix, --min-confidence and --long")
     assert mistake(text, "--retranslate") == "--retranslate needs a document; a text file has no translations"

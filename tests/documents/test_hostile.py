@@ -94,7 +94,7 @@ def test_broken_encodings() -> None:
     )
     assert refusal("srt", b"a\0b") == "file.srt, line 1: a NUL character; this is not a text file"
     assert refusal("xliff", b'<?xml version="1.0" encoding="utf-8"?><xliff>\xff</xliff>') == (
-        "file.xliff: not utf-8, as it claims to be; convert it with iconv"
+        "file.xliff, line 1: not UTF-8; convert the file with iconv"
     )
     assert refusal("tmx", b'<?xml version="1.0" encoding="zip"?><tmx/>').startswith("file.tmx: the encoding zip is not")
 

@@ -9,9 +9,9 @@ import pytest
 
 from transduce.classification.labelled import read_labelled
 from transduce.errors import DataError
-from transduce.files.documents import read_documents, read_texts
 from transduce.files.pairs import ReadReport, pair_writer, read_pairs
 from transduce.files.parquet import read_table, table_writer
+from transduce.files.readers import read_documents, read_texts
 from transduce.files.rows import count_source_rows, read_source_rows, row_writer
 
 pyarrow: Any = pytest.importorskip("pyarrow")

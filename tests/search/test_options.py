@@ -53,7 +53,7 @@ def test_bounds_themselves_are_allowed() -> None:
 @pytest.mark.parametrize("option", ["temperature", "top_k", "top_p", "min_p", "seed"])
 def test_an_option_of_sampling_is_refused_without_sampling(option: str) -> None:
     given: Any = {option: 1}
-    with pytest.raises(ConfigError, match=rf"{option} needs sampling; set sample too \(--sample\)"):
+    with pytest.raises(ConfigError, match=f"{option} needs sampling; set sample too"):
         SearchConfig().with_options(given)
     assert SearchConfig(sample=True).with_options(given) == SearchConfig(sample=True, **given)
 

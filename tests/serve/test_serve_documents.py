@@ -83,7 +83,8 @@ def test_only_the_newest_files_are_kept(server: Server) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "fields", "status", "message"),
     [
-        ("a.pdf", b"%PDF", {}, 400, "files of this format are not translated; supported are .docx, .html"),
+        ("a.pdf", b"%PDF", {}, 400, "a.pdf: damaged, or not a PDF file: "),
+        ("a.rtf", b"{\\rtf1}", {}, 400, "files of this format are not translated; supported are .docx, .html"),
         ("a.docx", b"PK", {}, 400, "a.docx: damaged, or not a file of this format"),
         ("a.xliff", b'<!DOCTYPE a [<!ENTITY a "b">]><xliff/>', {}, 400, "a.xliff: XML that declares entities"),
         ("a.txt", b"babo", {"target": "xx"}, 400, "no model for this language pair"),

@@ -80,7 +80,7 @@ def test_wrong_and_missing_target_languages_are_refused(transduce: Any, multilin
     assert message == "this model does not translate from fr to de; it translates en to de, en to fr"
     for words in (common, ("inspect", "-m", "run", "ba"), ("evaluate", "-m", "run", "--src", "a", "--ref", "a")):
         message = complaint(transduce(*words, cwd=multilingual.folder))
-        assert message == "this model translates to de, fr; choose the target language (to)"
+        assert message == "this model translates to de, fr; choose the target language (--to)"
 
 
 def test_evaluate_tests_one_direction(transduce: Any, multilingual: TrainedRun, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from transduce.errors import DataError, ModelError
 from transduce.files.texts import require_texts
 from transduce.models.encoder_only import EncoderOnly, EncoderOnlyConfig
 from transduce.models.ensemble import open_model
+from transduce.models.loaded import Loaded, remember_arguments
 from transduce.nn.dropout import Dropout
 from transduce.nn.linear import projections
 from transduce.nn.segments import Segments
@@ -40,7 +41,7 @@ class Classification:
     """The probability of each class, the most likely one first."""
 
 
-class Classifier:
+class Classifier(Loaded):
     """A model that classifies texts or images."""
 
     def __init__(self, model: Any, tokenizer: AnyTokenizer, labels: Sequence[str], *, max_length: int = 512) -> None:
@@ -52,7 +53,12 @@ class Classifier:
         self.texts_cut = 0
         """Number of texts so far of which only the first `max_length` tokens were read."""
 
+    def _facts(self) -> Iterator[str]:
+        yield f"{len(self.labels):,} classes"
+        yield f"device {self.model.device}"
+
     @classmethod
+    @remember_arguments
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "Classifier":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint)."""
         folder, saved = open_model(path, device=device, threads=threads)

@@ -32,12 +32,14 @@ def classify(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Print the class of each text or image and its probability, separated by a tab.
+    """Print the class of each text or image.
 
-    Lines of standard input are texts or, for a model of images, names of image files.
+    The columns are the class, its probability, and the text or the name of the image, separated by tabs. Lines of
+    standard input are texts or, for a model of images, names of image files.
     """
     from transduce.classification.classifier import Classifier
     from transduce.errors import ConfigError
+    from transduce.files.texts import one_line
 
     if model is None:
         raise ConfigError("name a model with -m; train one with: transduce train --task classify")
@@ -49,7 +51,7 @@ def classify(
                 record = {"image" if classifier.reads_images else "text": str(item), **vars(found)}
                 print(json.dumps(record, ensure_ascii=False))
             else:
-                print(f"{found.label}\t{found.probability:.4f}")
+                print(f"{found.label}\t{found.probability:.4f}\t{one_line(str(item))}")
     warn_of_cut_texts(classifier.texts_cut, classifier.max_length)
 
 

@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.errors import DataError
-from transduce.files.documents import single_file
 from transduce.files.files import raw_lines
 from transduce.files.pair_formats import JSONL, NO_TAB, TSV, UnusableError, decode, format_suffix
-from transduce.files.pairs import Corpus, ReadReport
+from transduce.files.pairs import Corpus, ReadReport, require_usable
 from transduce.files.parquet import is_table, read_table
-from transduce.files.readers import Reader, require_usable
+from transduce.files.readers import Reader, single_file
 
 BAD_ROW = 'not a row with a text "text" and a "label"'
 _TEXT_NAMES = ("text", "sentence")

@@ -12,9 +12,9 @@ def average(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Model folder to write; it must not exist.")],
 ) -> None:
-    """Write a model whose weights are the mean of the weights of several.
+    """Average the weights of several models into one.
 
-    They must have the same sizes and the same vocabulary, as the checkpoints of one run have.
+    The models must have the same sizes and the same vocabulary, as the checkpoints of one run have.
     """
     from transduce.errors import ConfigError
     from transduce.models.folder import find_model

@@ -6,13 +6,15 @@ from typing import Annotated
 import typer
 
 from transduce.cli.messages import log
+from transduce.cli.options import ForceOption
 
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs, finished or not.", metavar="RUN")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Page to write with the curves of all runs.")] = None,
+    force: ForceOption = False,
 ) -> None:
-    """Compare runs: their scores, losses and speed, and the settings in which they differ.
+    """Compare runs: scores, losses, speed, and differing settings.
 
     With --out, the curves of all runs are drawn in the same charts of one HTML file, which needs no network.
     """
@@ -20,12 +22,13 @@ def compare(
     from rich.console import Console
     from rich.table import Table
 
-    from transduce.cli.outputs import require_file_output
+    from transduce.cli.outputs import refuse_overwriting, require_file_output
     from transduce.files.texts import one_line
     from transduce.training.compare import different_settings, figures, read_runs, write_comparison
 
     if out:
         require_file_output(out)
+        refuse_overwriting(out, force=force)
     compared = read_runs(runs)
     console = Console(highlight=False, markup=False, soft_wrap=False)
     if not console.is_terminal:

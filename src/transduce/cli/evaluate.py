@@ -12,12 +12,14 @@ from transduce.cli.options import (
     DeviceOption,
     EngineOption,
     EnsembleOption,
+    ForceOption,
     FromOption,
     JsonOption,
     MbrOption,
     ReverseOption,
     ThreadsOption,
     ToOption,
+    model_option,
     scored_together,
     search_options,
 )
@@ -98,10 +100,8 @@ EVALUATIONS: Registry[Callable[[Evaluation], None]] = Registry("evaluations")
 def evaluate(
     model: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="A run or a model folder; several are compared.",
+        model_option(
+            "A run or a model folder; several are compared.",
             show_default="without --hyp: the bundled model",
         ),
     ] = None,
@@ -116,6 +116,7 @@ def evaluate(
     ] = None,
     hyp: Annotated[list[Path] | None, typer.Option(help="Translations to score; several are compared.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write the model's translations to.")] = None,
+    force: ForceOption = False,
     tokenize: Annotated[
         BleuTokenizer,
         typer.Option(
@@ -134,9 +135,10 @@ def evaluate(
     mbr: MbrOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Score translations with BLEU, chrF and TER (sacreBLEU), or the trees of a parser with labelled bracketing F1.
+    """Score models, or their outputs, on a test set.
 
-    A classifier is scored with accuracy, macro F1 and the confusion matrix; a speech model with the word error rate.
+    Translations are scored with BLEU, chrF and TER (sacreBLEU), a parser with labelled bracketing F1, a classifier with
+    accuracy, macro F1 and the confusion matrix, and a speech model with the word error rate.
 
     Several systems are compared by paired bootstrap resampling. A search option that is not given has the value stored
     with the model, usually the default shown here.
@@ -149,7 +151,7 @@ def evaluate(
     refs, hyps = ref or [], hyp or []
     if out:
         require_line_output(out)
-        refuse_overwriting(out, [*([src] if src else []), *([test] if test else []), *refs, *hyps])
+        refuse_overwriting(out, [*([src] if src else []), *([test] if test else []), *refs, *hyps], force=force)
     models: list[Path | None] = [*model] if model else [] if hyps else [None]  # None is the bundled model
     if len({*map(str, models), *map(str, hyps)}) < len(models) + len(hyps):
         raise ConfigError("the same model or file is given twice")

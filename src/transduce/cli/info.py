@@ -11,7 +11,7 @@ def info(
     model: ModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the sizes, data, scores and notes of a model."""
+    """Print what is known of a model: notes, scores, data, sizes."""
     from transduce.files.languages import describe_directions
     from transduce.files.texts import one_line
     from transduce.models.folder import WEIGHTS, find_model, read_card, read_notes
@@ -20,28 +20,29 @@ def info(
     folder = find_model(model)
     card, notes = read_card(folder), read_notes(folder)
     facts = card.get("facts", {})
-    table: dict[str, Any] = {
+    about: dict[str, Any] = {
         "folder": str(folder),
+        **{name: facts[name] for name in ("task", "directions") if name in facts},
+        **{f"score: {name.replace('_', ' ')}": value for name, value in facts.get("scores", {}).items()},
+        **_confidence(facts),
+        **{f"data: {name.replace('_', ' ')}": value for name, value in facts.get("data", {}).items()},
         "architecture": card["architecture"],
         "parameters": count_parameters(folder / WEIGHTS, card["precision"]),
         "stored as": card["precision"],
         "vocabulary": card["vocab_size"],
-        **card["model"],
-        **{name: value for name, value in facts.items() if not isinstance(value, dict)},
-        **{f"data: {name.replace('_', ' ')}": value for name, value in facts.get("data", {}).items()},
-        **_confidence(facts),
-        **{f"score: {name.replace('_', ' ')}": value for name, value in facts.get("scores", {}).items()},
     }
+    settings = card["model"] | {name: value for name, value in facts.items() if not isinstance(value, dict)}
+    table = about | settings
     if as_json:
         print(json.dumps(table, indent=1, ensure_ascii=False))
         return
-    width = max(map(len, table))
     if directions := facts.get("directions"):
         table["directions"] = describe_directions(directions)
+    for line in [*notes.strip().splitlines(), ""] if notes else []:
+        print(wrapped(one_line(line)))
+    width = max(map(len, table))
     for name, value in table.items():
         print(wrapped(one_line(f"{name:<{width}}  {_readable(value)}"), indent=width + 2))
-    if notes:
-        print("\n" + "\n".join(wrapped(one_line(line)) for line in notes.strip().splitlines()))
 
 
 def _confidence(facts: dict[str, Any]) -> dict[str, str]:

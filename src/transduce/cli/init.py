@@ -10,6 +10,7 @@ import typer
 from transduce.cli.messages import announce, log
 from transduce.cli.options import (
     TASK_HELP,
+    ForceOption,
     PresetOption,
     SetOption,
     SrcOption,
@@ -38,14 +39,16 @@ def init(
     preset: PresetOption = None,
     style: StyleOption = None,
     set_: SetOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    force: ForceOption = False,
 ) -> None:
-    """Write a recipe for `transduce train`, with a comment for each setting.
+    """Write a recipe, the settings of a run, for `transduce train`.
 
-    In a terminal, the command asks for the training text, the validation text and the size of the model if they are not
-    given. What `transduce train` would refuse is refused. The command prints how many pairs and tokens there are, and
-    how long the run will take on this machine; without --preset, it chooses the size that suits both.
+    The recipe has a comment for each setting. In a terminal, the command asks for the training text, the validation
+    text and the size of the model if they are not given. What `transduce train` would refuse is refused. The command
+    prints how many pairs and tokens there are, and how long the run will take on this machine; without --preset, it
+    chooses the size that suits both.
     """
+    from transduce.cli.outputs import refuse_overwriting
     from transduce.config import apply_sets
     from transduce.disk import write_atomically
     from transduce.errors import ConfigError
@@ -55,8 +58,7 @@ def init(
     from transduce.training.recipe_template import recipe_text
     from transduce.training.resolve import foreign_vocabulary, require_examples, require_text
 
-    if recipe.exists() and not force:
-        raise ConfigError(f"{recipe} exists; name another file, or give --force to overwrite it")
+    refuse_overwriting(recipe, force=force)
     files: dict[str, Any] = {"src": src, "tgt": tgt, "train": train, "text": text}
     files |= {"valid_src": valid_src, "valid_tgt": valid_tgt, "valid": valid}
     if not (src or tgt or train or text) and sys.stdin.isatty():

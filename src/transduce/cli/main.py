@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from transduce.cli.messages import log
-from transduce.cli.options import Command
+from transduce.cli.options import Command, Group
 from transduce.errors import TransduceError, needs_torch
 from transduce.features import Registry
 from transduce.version import __version__
@@ -22,26 +22,43 @@ def _print_version(wanted: bool) -> None:
 
 
 COMMANDS: Registry[Any] = Registry("commands")
-_ORDER = (
-    *("init", "train", "translate", "transcribe", "generate", "fill", "embed", "classify", "parse", "inspect"),
-    *("evaluate", "score", "rerank", "calibrate", "backtranslate", "info", "compare", "average", "shrink", "shortlist"),
-    *("export", "serve", "demo", "doctor", "cache", "import", "data", "paper"),
-)
+_SECTIONS = {
+    "Translate and use models": "translate transcribe generate fill embed classify parse score rerank",
+    "Train models": "demo init data train backtranslate average shrink shortlist calibrate",
+    "Understand models": "info evaluate compare inspect paper",
+    "Exchange models": "import export",
+    "Serve models, and check the installation": "serve doctor cache",
+}
+"""The commands of each section of the help."""
 
 
 def all_commands() -> list[str]:
     """The commands in the order of the help: those of other packages are last."""
-    return sorted(COMMANDS, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+    order = " ".join(_SECTIONS.values()).split()
+    return sorted(COMMANDS, key=lambda name: order.index(name) if name in order else len(order))
+
+
+class Program(Group):
+    """The program: its help has sections of commands."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        rows = self.command_rows(ctx)
+        for title, names in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([rows.pop(name) for name in names.split() if name in rows])
+        if rows:
+            with formatter.section("Commands of other packages"):
+                formatter.write_dl([*rows.values()])
 
 
 def make_app(*commands: str) -> typer.Typer:
     """The program with these commands, only whose modules are imported."""
-    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = typer.Typer(cls=Program, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.callback()(about)
     for name in commands:
         command = COMMANDS[name]
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+            app.add_typer(command, name=name, cls=Group)
         else:
             app.command(name, cls=Command)(command)
     return app
@@ -69,8 +86,9 @@ def main() -> None:
     try:
         try:
             with needs_torch():
-                named = [word for word in sys.argv[1:2] if word in COMMANDS]
-                make_app(*(named or all_commands()))()
+                typed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
+                words = sys.argv[1:2] or typed.split()[1:2]  # completion in zsh, fish and bash
+                make_app(*([word for word in words if word in COMMANDS] or all_commands()))()
         finally:
             sys.stdout.flush()  # so that an error is reported here
     except SystemExit as end:

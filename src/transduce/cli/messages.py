@@ -6,22 +6,22 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
-from transduce.files.texts import one_line
+from transduce.files.texts import CLEAR_LINE, one_line
 
 _YELLOW, _RED, _END = "\x1b[33m", "\x1b[31m", "\x1b[0m"
-_CLEAR_LINE = "\r\x1b[K"
 _announced = False
 """Whether the last line of the terminal says what is being done."""
 
 
 def log(line: str, *, error: bool = False) -> None:
     """Print a line to stderr; in a terminal, a warning is yellow and an error is red."""
-    text = f"transduce: {one_line(line)}"
+    text = wrapped(f"transduce: {one_line(line)}", stream=sys.stderr)
     colour = _RED if error else _YELLOW if line.startswith("warning: ") else ""
     if colour and _has_colours():
         text = f"{colour}{text}{_END}"
-    print(f"{_CLEAR_LINE if _announced else ''}{text}", file=sys.stderr)
+    print(f"{CLEAR_LINE if _announced else ''}{text}", file=sys.stderr)
 
 
 def _has_colours() -> bool:
@@ -41,7 +41,7 @@ def announce(what: str) -> Iterator[None]:
         yield
     finally:
         _announced = False
-        print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
+        print(CLEAR_LINE, end="", file=sys.stderr, flush=True)
 
 
 def warn_of_cut_texts(count: int, longest: int) -> None:
@@ -51,9 +51,9 @@ def warn_of_cut_texts(count: int, longest: int) -> None:
         log(f"warning: {texts} cut to {longest:,} tokens, the most that the model reads")
 
 
-def wrapped(line: str, indent: int = 0) -> str:
-    """The line, broken between words if stdout is a terminal that is too narrow for it; a pipe gets it unchanged."""
+def wrapped(line: str, indent: int = 0, stream: TextIO | None = None) -> str:
+    """The line, broken between words if the stream (stdout) is a terminal that is too narrow; a pipe gets one line."""
     width = shutil.get_terminal_size().columns
-    if not sys.stdout.isatty() or len(line) <= width or line.startswith("|"):  # a row of a table stays one line
+    if not (stream or sys.stdout).isatty() or len(line) <= width or line.startswith("|"):  # a row of a table
         return line
     return textwrap.fill(line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)

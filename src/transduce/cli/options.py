@@ -2,41 +2,84 @@
 
 import functools
 import inspect
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import Field, dataclass, fields, is_dataclass
+from glob import escape, glob
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from transduce.config import MAX_THREADS
-from transduce.errors import ConfigError
+from transduce.errors import ConfigError, TransduceError
 from transduce.features import FEATURES
 from transduce.search.options import SearchConfig
 
-ModelOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--model", "-m", help="A run or a model folder.", show_default="the bundled model: English, German, French"
-    ),
-]
+
+def complete_models(incomplete: str) -> list[str]:
+    """The runs and model folders whose paths start with what is typed, at most one folder further down."""
+    from transduce.models.folder import find_model
+
+    found: list[str] = []
+    for path in sorted((*glob(f"{escape(incomplete)}*"), *glob(f"{escape(incomplete)}*/*"))):
+        with suppress(TransduceError):
+            if os.path.dirname(path) not in found and find_model(Path(path)):
+                found.append(path)
+    return found
+
+
+def _languages(ctx: typer.Context, side: int) -> list[tuple[str, str]]:
+    """The source (0) or target (1) languages of the model that the command line names."""
+    from transduce.files.languages import language_name
+    from transduce.models.folder import find_model, read_card
+
+    model = ctx.params.get("model")
+    with suppress(TransduceError):
+        folder = find_model(Path(model[0] if isinstance(model, list | tuple) else model) if model else None)
+        codes = sorted({pair[side] for pair in read_card(folder)["facts"].get("directions", ())})
+        return [(code, language_name(code)) for code in codes]
+    return []
+
+
+def model_option(help: str, **settings: Any) -> Any:
+    """The option --model of a command, with this help."""
+    return typer.Option("--model", "-m", help=help, autocompletion=complete_models, **settings)
+
+
+def choice_option(help: str, *choices: str) -> Any:
+    """An option whose help lists its values in place of {}; the shell completes them."""
+    listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
+    return typer.Option(help=help.format(listed), autocompletion=lambda: list(choices))
+
+
+_BUNDLED = "the bundled model: English, German, French"
+ModelOption = Annotated[Path | None, model_option("A run or a model folder.", show_default=_BUNDLED)]
 ToOption = Annotated[
-    str | None, typer.Option(help="Target language, e.g. fr; needed if the model has several.", show_default=False)
+    str | None,
+    typer.Option(
+        help="Target language, e.g. fr; needed if the model has several.",
+        show_default=False,
+        autocompletion=lambda ctx: _languages(ctx, 1),
+    ),
 ]
 FromOption = Annotated[
     str | None,
-    typer.Option("--from", help="Source language, e.g. en, to check that the model has it.", show_default=False),
+    typer.Option(
+        "--from",
+        help="Source language, e.g. en, to check that the model has it.",
+        show_default=False,
+        autocompletion=lambda ctx: _languages(ctx, 0),
+    ),
 ]
 ModelsOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="A run or a model folder; several with the same vocabulary are an ensemble.",
-        show_default="the bundled model: English, German, French",
-    ),
+    model_option("A run or a model folder; several with the same vocabulary are an ensemble.", show_default=_BUNDLED),
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 ReverseOption = Annotated[
     bool | None,
     typer.Option(
@@ -45,8 +88,11 @@ ReverseOption = Annotated[
         show_default="by the languages in its name, or as in training",
     ),
 ]
-DeviceOption = Annotated[str, typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1 ...")]
-EngineOption = Annotated[str, typer.Option(help="Engine to run: auto (the fastest available), gpu, native or plain.")]
+DeviceOption = Annotated[
+    str,
+    typer.Option(help="Device to run on: auto, cpu, cuda, cuda:1 ...", autocompletion=lambda: ["auto", "cpu", "cuda"]),
+]
+EngineOption = Annotated[str, choice_option("Engine to run: {} (the fastest).", "gpu", "native", "plain", "auto")]
 ThreadsOption = Annotated[
     int | None, typer.Option(help="Number of CPU threads.", min=1, max=MAX_THREADS, show_default="the number of cores")
 ]
@@ -79,20 +125,19 @@ ValidOption = Annotated[
 ]
 _TASKS = [name for feature in FEATURES.values() for name in feature.tasks]
 TASK_HELP = f"What the model learns: {', '.join(_TASKS[:-1])} or {_TASKS[-1]}."
-PresetOption = Annotated[str | None, typer.Option(help="Size of the model: tiny, small, base or big.")]
+PresetOption = Annotated[str | None, choice_option("Size of the model: {}.", "tiny", "small", "base", "big")]
 StyleOption = Annotated[
     str | None,
-    typer.Option(help="Member of the family: paper, gpt2, llama, bert, t5, bart, marian, vit or whisper."),
+    choice_option(
+        "Member of the family: {}.",
+        *("paper", "gpt2", "llama", "bert", "t5", "bart", "marian", "vit", "whisper"),
+    ),
 ]
 
 
 def text_argument(help: str, metavar: str = "TEXT") -> Any:
     """Texts that a command reads from standard input if no argument gives them."""
     return typer.Argument(help=help, metavar=metavar, show_default="each line of standard input")
-
-
-def model_option(help: str) -> Any:
-    return typer.Option("--model", "-m", help=help)
 
 
 def scored_together(models: Sequence[Path], ensemble: bool) -> list[list[Path]]:
@@ -102,8 +147,45 @@ def scored_together(models: Sequence[Path], ensemble: bool) -> list[list[Path]]:
     return [[*models]] if ensemble else [[model] for model in models]
 
 
+_HYPHEN = "\N{NON-BREAKING HYPHEN}"
+
+
+class _Formatter(typer.Context.formatter_class):  # type: ignore[misc, valid-type]
+    """Help whose lines are not broken inside words with hyphens."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", _HYPHEN))
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], **layout: int) -> None:
+        super().write_dl([(name, text.replace("-", _HYPHEN)) for name, text in rows], **layout)
+
+    def getvalue(self) -> str:
+        return str(super().getvalue().replace(_HYPHEN, "-"))
+
+
+class _Context(typer.Context):
+    formatter_class = _Formatter
+
+
+class Group(TyperGroup):
+    """A group of commands, whose help shows the first sentence of each command, however long it is."""
+
+    context_class = _Context
+
+    def command_rows(self, ctx: Any) -> dict[str, tuple[str, str]]:
+        """The names and descriptions of the commands; all names are equally wide."""
+        width = max(map(len, self.list_commands(ctx)))
+        return {name: (f"{name:<{width}}", command.get_short_help_str(999)) for name, command in self.commands.items()}
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([*self.command_rows(ctx).values()])
+
+
 class Command(TyperCommand):
     """A command that refuses a repeated option, unless the option takes several values; Click uses the last one."""
+
+    context_class = _Context
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of the command line, after a check for repeated options."""
@@ -112,6 +194,21 @@ class Command(TyperCommand):
             if order.count(option) > 1 and not option.multiple:
                 raise ConfigError(f"{max(option.opts, key=len)} is given more than once; give it only once")
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TransduceError as error:
+            error.args = (_with_flags(str(error), {option.name: max(option.opts, key=len) for option in self.params}),)
+            raise
+
+
+def _with_flags(message: str, flags: Mapping[str, str]) -> str:
+    """A message of the library about options, in which they are named as on the command line: "--nbest must be ..."."""
+    start = re.match(r"(\w+) (?:must be|needs|has no effect)\b", message)
+    names = "|".join(flags)
+    pattern = rf"(?<![\w-])({names})(?![\w-])" if start and start[1] in flags else rf"(?<=\()({names})(?=\))"
+    return re.sub(pattern, lambda name: flags[name[0]], message)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from transduce.files.pair_formats import JSONL, TSV, format_suffix
 from transduce.files.parquet import TABLE_SUFFIXES, Row, is_table, schema_of, table_writer, with_text_column
 from transduce.files.rows import TARGET_COLUMN, json_line
 
-_PACKAGES = ("docx", "odt")
+_PACKAGES = ("docx", "odt", "pdf")
 """Formats of documents that are not text."""
 
 
@@ -29,11 +29,20 @@ def refuse_compression(path: Path) -> None:
         raise ConfigError(f"{path}: the output is written without compression; name it {path.with_suffix('').name}")
 
 
-def refuse_overwriting(out: Path, inputs: Iterable[Input]) -> None:
-    """Raise an error if the file to write is one of those to read."""
+def refuse_overwriting(
+    out: Path, inputs: Iterable[Input] = (), *, force: bool, resume: bool = False, resumable: bool = False
+) -> None:
+    """Raise an error if the file to write is one of those to read, or if it exists and is not empty.
+
+    The latter is the rule of every command that writes a file, because the file may have been edited: `force`
+    overwrites it, and `resume` continues it, if the command can (`resumable`).
+    """
     paths = (item for item in inputs if isinstance(item, Path) and item != STANDARD_INPUT)
     if out.exists() and any(path.exists() and out.samefile(path) for path in paths):
         raise ConfigError(f"--out would overwrite {out}, which is being read; name another file")
+    if not force and not resume and out.is_file() and out.stat().st_size:
+        choices = ["continue it with --resume", "name another file"] if resumable else ["name another file"]
+        raise ConfigError(f"{out} exists already; {', '.join(choices)}, or give --force to overwrite it")
 
 
 def require_line_output(path: Path, *, rows: bool = False, markup: bool = False) -> None:

@@ -61,7 +61,7 @@ def train(
     set_: SetOption = None,
     profile: Annotated[bool, typer.Option("--profile", help="Profile a few steps and write to OUT/profile.")] = False,
 ) -> None:
-    """Train a model from sentence pairs or, with --text, a language model from running text.
+    """Train a model from sentence pairs or running text (--text).
 
     Files may be compressed: .gz, .xz or .zst. The folder of the run holds checkpoints, metrics, report.html and, when
     training ends, the model. Ctrl-C saves a checkpoint and stops; run the same command again to resume.

@@ -13,6 +13,7 @@ import numpy as np
 
 from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines
 from transduce.cli.messages import log
+from transduce.cli.outputs import refuse_overwriting
 from transduce.cli.progress import ProgressBar
 from transduce.cli.request_record import RequestRecord, request
 from transduce.errors import ConfigError, DataError, RunError, TransduceError
@@ -46,6 +47,7 @@ def translate_with_ray(
     *,
     column: str | None,
     resume: bool,
+    force: bool,
     **workers: Any,
 ) -> None:
     """Translate files into a folder with the model that `loading` describes, and report the progress."""
@@ -65,6 +67,8 @@ def translate_with_ray(
     wording = {name: loading[name] for name in ("glossary", "formality", "locale")}
     record = request(folders, to, search, wording, column=column, **others)
     outputs = [out / path.name for path in files]
+    for path in outputs:
+        refuse_overwriting(path, files, force=force, resume=resume, resumable=True)
     with (
         _recorded(RequestRecord(out.resolve(), record), outputs, resume=resume),
         ProgressBar(lambda: count_lines(inputs), 0, hidden=False) as progress,

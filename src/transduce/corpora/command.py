@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from transduce.cli.loading import ended_by_signals
-from transduce.cli.options import Command, JsonOption, SetOption
+from transduce.cli.options import Command, ForceOption, JsonOption, SetOption
 from transduce.files.texts import one_line
 
 data = typer.Typer(help="Download and check parallel corpora.", no_args_is_help=True, rich_markup_mode=None)
@@ -107,6 +107,7 @@ def check(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File to write the pairs that pass to: .tsv or .jsonl.")
     ] = None,
+    force: ForceOption = False,
     charts: Annotated[
         Path | None, typer.Option(help="Page to write with charts of lengths, scripts, languages and repetition.")
     ] = None,
@@ -127,10 +128,10 @@ def check(
     if not corpus:
         raise ConfigError("there is no text to check; give a .tsv or .jsonl file, or --src and --tgt")
     if out:
-        refuse_overwriting(out, (Path(name) for entry in [*corpus, *unseen] for name in entry))
+        refuse_overwriting(out, (Path(name) for entry in [*corpus, *unseen] for name in entry), force=force)
     if charts:
         require_file_output(charts)
-        refuse_overwriting(charts, (Path(name) for entry in [*corpus, *unseen] for name in entry))
+        refuse_overwriting(charts, (Path(name) for entry in [*corpus, *unseen] for name in entry), force=force)
     results = examine(corpus, unseen, out, lambda line: print(one_line(line), file=sys.stderr))
     report = make_report(results)
     if as_json:

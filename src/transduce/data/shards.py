@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from transduce.disk import damaged_file, write_manifest
 from transduce.errors import DataError
-from transduce.files.documents import DocumentPiece
 from transduce.files.pairs import Reservoir
+from transduce.files.readers import DocumentPiece
 from transduce.tokenizers.any_tokenizer import load_tokenizer
 from transduce.tokenizers.tokenizer import EOS, encoding_units
 

@@ -6,7 +6,8 @@ Units without a translation get one; everything else stays.
 from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml, text_document
 from transduce.documents.mixed import MixedText, Role, code_role
 from transduce.errors import DataError
-from transduce.files.xml_source import Element, XmlText, decode_xml, parse_xml
+from transduce.files.files import decode_text
+from transduce.files.xml_source import XML_ENCODING, Element, XmlText, parse_xml
 
 _XLIFF_UNITS = frozenset({"trans-unit", "segment"})
 _UNTRANSLATED = frozenset({"new", "needs-translation", "initial"})
@@ -15,7 +16,7 @@ _PAIRS = {"bpt": "open", "bx": "open", "sc": "open", "ept": "close", "ex": "clos
 
 
 def read_xliff(data: bytes, name: str, options: ReadOptions) -> Document:
-    source, encoding = decode_xml(data, name)
+    source, encoding = decode_text(data, name, XML_ENCODING)
     root, splicer = parse_xml(source, name), Splicer(source)
     if root.name != "xliff":
         raise DataError(f"{name}: not an XLIFF file: its outermost element is {root.name:.40}")
@@ -103,7 +104,7 @@ def _xliff_role(element: Element) -> Role:
 
 def read_tmx(data: bytes, name: str, options: ReadOptions) -> Document:
     """Read a TMX file; the target language must be known."""
-    source, encoding = decode_xml(data, name)
+    source, encoding = decode_text(data, name, XML_ENCODING)
     root, splicer = parse_xml(source, name), Splicer(source)
     header = root.child("header")
     if root.name != "tmx" or header is None:

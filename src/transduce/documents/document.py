@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from transduce.deadline import check_deadline
 from transduce.errors import DataError
+from transduce.files.files import decode_text
 from transduce.files.languages import base_language
 from transduce.tokenizers.token_ranges import Span
 from transduce.translation.markup import TaggedText
@@ -26,6 +27,8 @@ class ReadOptions:
     """Target language, if it is known."""
     retranslate: bool = False
     """Whether texts that have a translation in the file are translated again."""
+    output: str | None = None
+    """Format of the translation, if the format of the file is only read."""
 
     def require_languages(self, name: str, source: str | None, target: str | None) -> None:
         """Raise an error if the file called `name` tells other languages; regions and unusual codes are ignored."""
@@ -41,11 +44,6 @@ class AlignedTranslation(NamedTuple):
     text: str
     alignment: Sequence[tuple[Span, Span]] = ()
     """Pairs of ranges of characters, of the source text and of the translation."""
-
-
-def unchanged(text: str) -> str:
-    """The text itself."""
-    return text
 
 
 def escape_xml(text: str) -> str:
@@ -64,7 +62,7 @@ class Unit:
     """Makes the source of the unit from the markup of its translations."""
     copy: bool = True
     """Whether it stays as it is if every translation equals its text; not so if the file has both languages."""
-    layout: Callable[[str], str] = unchanged
+    layout: Callable[[str], str] = str
     """Breaks a translation into lines: replaces some of its spaces by newlines."""
 
     def translated(self, outputs: Sequence[AlignedTranslation]) -> str | None:
@@ -138,6 +136,8 @@ class Document:
         self._members, self._pack = members, pack
         self._units = [(name, unit) for name, splicer in members.items() for unit in reversed(splicer.units)]
         self.texts = [text for _, unit in self._units for text in unit.texts]
+        self.warning = ""
+        """What the translation lacks, if anything."""
 
     def write(self, outputs: Sequence[AlignedTranslation]) -> bytes:
         """The file with the translation of each text."""
@@ -153,6 +153,13 @@ def text_document(splicer: Splicer, encoding: str) -> Document:
     return Document({"": splicer}, lambda written: written[""].encode(encoding, "xmlcharrefreplace"))
 
 
+def read_text(data: bytes, name: str, _: ReadOptions) -> Document:
+    """Read a text file, each line of which is translated separately."""
+    source, encoding = decode_text(data, name)
+    lines = ((match, text_unit(match[0], str)) for match in re.finditer(r"\S(?:[^\n]*\S)?", source))
+    return text_document(Splicer(source, [(*match.span(), unit) for match, unit in lines if unit]), encoding)
+
+
 def has_words(tagged: TaggedText) -> bool:
     """Whether a text has a letter outside of its protected ranges."""
     at = 0
@@ -166,25 +173,3 @@ def has_words(tagged: TaggedText) -> bool:
 def tagged_text(text: str) -> TaggedText:
     """A text without tags."""
     return TaggedText(" ".join(text.split()), [])
-
-
-def decode_text(data: bytes, name: str, declared: "re.Pattern[bytes] | None" = None) -> tuple[str, str]:
-    """The text of a file, and its encoding: that of the byte order mark, or declared by this pattern, or UTF-8."""
-    encoding = "utf-8"
-    if data.startswith(b"\xef\xbb\xbf"):
-        encoding = "utf-8-sig"
-    elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
-    elif declared and (found := declared.search(data, 0, 4096)):
-        encoding = found[1].decode("ascii")
-    try:
-        text = data.decode(encoding)
-    except LookupError:
-        raise DataError(f"{name}: the encoding {encoding} is not known; convert the file to UTF-8") from None
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise DataError(f"{name}, line {line}: not {encoding.upper()}; convert the file with iconv") from None
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise DataError(f"{name}, line {line}: a NUL character; this is not a text file")
-    return text, encoding

@@ -13,13 +13,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml, has_words, text_unit
-from transduce.documents.mixed import TAG, SpacedText, outer_space
+from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml, text_unit
+from transduce.documents.mixed import TextPieces
 from transduce.documents.package import Package, read_members
 from transduce.errors import DataError
 from transduce.files.xml_source import Element, XmlText, parse_xml
-from transduce.translation.markup import TaggedTextBuilder
-from transduce.translation.projection import project
 
 _PARTS = re.compile(r"word/(?:document|footnotes|endnotes|comments|header\d*|footer\d*)\.xml")
 _NAMESPACES = (
@@ -54,7 +52,9 @@ def _splice(source: str, name: str) -> Splicer:
             _add_descriptions(source, splicer, element)
         elif element.name == "p" and element.namespace in _NAMESPACES:
             content = [child for child in element.children if not (isinstance(child, Element) and child.name == "pPr")]
-            if content and (unit := _Paragraph(source, splicer, content).unit()):
+            paragraph = _Paragraph(source, splicer, content)
+            if paragraph.texts:
+                unit = Unit(paragraph.texts, escape_xml, paragraph.write)
                 splicer.add(content[0].start, content[-1].end, unit)
     return splicer
 
@@ -84,43 +84,35 @@ class _Kept(NamedTuple):
     """Its text, which the translator reads as a word; empty if it has none."""
 
 
-class _Paragraph:
-    """Makes the unit of a paragraph."""
+class _Paragraph(TextPieces):
+    """The texts of a paragraph."""
 
     def __init__(self, source: str, splicer: Splicer, content: Sequence[Element | XmlText]) -> None:
-        self._source, self._splicer, self._content = source, splicer, content
-        run = next(_runs(content), None)
-        self._prefix = source[run.start + 1 : run.inner_start].partition("r")[0] if run else ""
+        self._source, self._splicer = source, splicer
+        runs = list(_runs(content))
+        self._prefix = source[runs[0].start + 1 : runs[0].inner_start].partition("r")[0] if runs else ""
         self._close = f"</{self._prefix}t></{self._prefix}r>"
         self._properties = {""}
         """The properties of all runs."""
-        self._formats = [self._most_frequent(content)]
+        plain = self._most_frequent(content)
+        super().__init__(wrap=lambda text: self._open(plain) + text + self._close)
+        self._formats = [plain]
         """Properties of the text in each open container, of which the innermost is last."""
         self._run: str | None = None
         """Properties of the open run, if they are not those of its container."""
-        self._pieces: list[str | SpacedText] = []
-        """Texts, and the source between them."""
-        self._start_text()
+        if any(child.name == "t" for run in runs for child in run.elements):
+            self._add_all(content)
+            self.end()
 
-    def unit(self) -> Unit | None:
-        """The unit; None if there is no text to translate."""
-        if not any(child.name == "t" for run in _runs(self._content) for child in run.elements):
-            return None
-        self._add_all(self._content)
-        self._end_text()
-        texts = [piece.tagged for piece in self._pieces if isinstance(piece, SpacedText)]
-        return Unit(texts, escape_xml, self._write) if texts else None
-
-    def _write(self, outputs: list[str]) -> str:
-        waiting = iter(outputs)
-        parts = [piece if isinstance(piece, str) else self._in_run(piece, next(waiting)) for piece in self._pieces]
-        source = "".join(parts)
+    def write(self, outputs: list[str]) -> str:
+        source = super().write(outputs)
         for properties in self._properties:
             source = source.replace(self._open(properties) + self._close, "")  # an empty run
         return source
 
-    def _in_run(self, piece: SpacedText, text: str) -> str:
-        return self._open(self._formats[0]) + piece.write(text) + self._close
+    def end(self) -> None:
+        self._end_run()
+        super().end()
 
     def _open(self, properties: str) -> str:
         return f'<{self._prefix}r>{properties}<{self._prefix}t xml:space="preserve">'
@@ -146,8 +138,7 @@ class _Paragraph:
     def _add_all(self, content: Sequence[Element | XmlText]) -> None:
         for item in self._grouped(content):
             if isinstance(item, _Kept):
-                self._end_run()
-                self._add_kept(item)
+                self._add_element(item)
             elif isinstance(item, _Container):
                 self._add_container(item)
             else:
@@ -194,43 +185,34 @@ class _Paragraph:
     def _add_container(self, container: _Container) -> None:
         self._end_run()
         outer, inner = self._formats[-1], self._most_frequent(container.content)
-        self._builder.open(container.name, self._close + container.opening + self._open(inner))
+        self.builder.open(container.name, self._close + container.opening + self._open(inner))
         self._formats.append(inner)
         self._add_all(container.content)
         self._end_run()
         self._formats.pop()
-        self._builder.close(container.name, self._close + container.closing + self._open(outer))
+        self.builder.close(container.name, self._close + container.closing + self._open(outer))
 
     def _add_run(self, run: Element) -> None:
         properties = self._properties_of(run)
         for child in run.elements:
             if child.name == "t":
                 self._start_run(properties)
-                self._add_text(child.text)
+                self.add_text(child.text)
             elif child.name == "noBreakHyphen":
                 self._start_run(properties)
-                self._add_text("\N{NON-BREAKING HYPHEN}")
+                self.add_text("\N{NON-BREAKING HYPHEN}")
             elif child.name != "rPr" and child.name not in _OUTDATED:
                 source = self._splicer.raw(child.start, child.end)
                 source = f"<{self._prefix}r>{properties}{source}</{self._prefix}r>"
                 if child.name in _BREAKS and len(self._formats) == 1:
-                    self._end_text()
-                    self._pieces.append(source)
+                    self.separate(source)
                 else:
-                    self._end_run()
-                    self._add_kept(_Kept(source))
+                    self._add_element(_Kept(source))
 
-    def _add_text(self, text: str) -> None:
-        self._text.append(text)
-        self._builder.add_text(text)
-
-    def _add_kept(self, kept: _Kept) -> None:
-        self._text.append(TAG)
-        source = self._close + kept.source + self._open(self._formats[-1])
-        if kept.text.strip():
-            self._builder.add_protected(source, kept.text)
-        else:
-            self._builder.add_empty(source)
+    def _add_element(self, kept: _Kept) -> None:
+        """Add an element between two runs."""
+        self._end_run()
+        self.add_kept(self._close + kept.source + self._open(self._formats[-1]), kept.text)
 
     def _start_run(self, properties: str) -> None:
         key = _UNIMPORTANT.sub("", properties)
@@ -239,26 +221,12 @@ class _Paragraph:
         self._end_run()
         if _UNIMPORTANT.sub("", self._formats[-1]) != key:
             self._run = properties
-            self._builder.open("run", self._close + self._open(properties))
+            self.builder.open("run", self._close + self._open(properties))
 
     def _end_run(self) -> None:
         if self._run is not None:
-            self._builder.close("run", self._close + self._open(self._formats[-1]))
+            self.builder.close("run", self._close + self._open(self._formats[-1]))
             self._run = None
-
-    def _start_text(self) -> None:
-        self._builder = TaggedTextBuilder("&#160;")
-        self._text: list[str] = []
-
-    def _end_text(self) -> None:
-        self._end_run()
-        tagged, text = self._builder.finish(), "".join(self._text)
-        piece = SpacedText(*outer_space(text), tagged)
-        if has_words(tagged):
-            self._pieces.append(piece)
-        elif text or tagged.tags:
-            self._pieces.append(self._in_run(piece, project(tagged, tagged.text, (), escape_xml)))
-        self._start_text()
 
 
 def _runs(content: Sequence[Element | XmlText]) -> Iterator[Element]:

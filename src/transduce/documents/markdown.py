@@ -6,8 +6,8 @@ Code, formulas (between dollar signs), other front matter, link targets and refe
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
-from typing import Any, NamedTuple
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transduce.documents.document import (
     Document,
@@ -15,16 +15,18 @@ from transduce.documents.document import (
     ReadOptions,
     Splicer,
     Unit,
-    decode_text,
     escape_xml,
     has_words,
     tagged_text,
     text_document,
-    unchanged,
 )
 from transduce.documents.html_text import HtmlText
-from transduce.documents.markdown_inline import InlineRange, InlineRanges
+from transduce.errors import DataError
+from transduce.files.files import decode_text
 from transduce.translation.markup import TaggedText, TaggedTextBuilder
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 _LABEL = re.compile(
     r"[:~][ \t]+|\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)"
@@ -57,6 +59,8 @@ _NOT_PLAIN = re.compile(r"\A\W|:(?:\s|\Z)|\s#")
 _ADMONITION = re.compile(r'( *)(?:!!!|\?\?\?\+?)[ \t]+[\w -]+(?:"([^"]*)")?[ \t]*\r?')
 _DEFINITION_LINE = re.compile(r" {0,3}[:~][ \t]+\S.*")
 _INDENTATION = 4
+_MATH = re.compile(r"\$\$[^$]+\$\$|\$(?!\s)(?:[^$\\\n]|\\.)+(?<!\s)\$(?!\d)")
+"""A formula, as GitHub and Pandoc recognize it: no amounts of dollars."""
 
 
 class _Place(NamedTuple):
@@ -66,6 +70,17 @@ class _Place(NamedTuple):
     end: int
     line_break: str
     """What is between two lines: a newline as in the file, and what the second one begins with, e.g. ">"."""
+
+
+class InlineRange(NamedTuple):
+    """An element, half of a pair of delimiters, or text with an escape: its place in the content of a block."""
+
+    kind: str
+    start: int
+    end: int
+    text: str = ""
+    """Its text: the code, the decoded character, the source of an image's alternative text or, at the end of a link,
+    that of the label."""
 
 
 def read_markdown(data: bytes, name: str, _: ReadOptions) -> Document:
@@ -267,7 +282,7 @@ def _front_matter_units(front_matter: str) -> Iterator[PlacedUnit]:
         quote = entry["quote"] or ""
         tagged = tagged_text(entry["quoted"] if quote else entry["value"])
         if has_words(tagged) and (quote or not _NOT_PLAIN.search(tagged.text)):
-            yield *entry.span("value"), Unit([tagged], unchanged, partial(_written_entry, quote))
+            yield *entry.span("value"), Unit([tagged], str, partial(_written_entry, quote))
 
 
 def _written_entry(quote: str, outputs: list[str]) -> str:
@@ -317,3 +332,105 @@ def _indentations_after(lines: list[str]) -> list[int]:
         indentations.append(after)
         after = _indentation(line) if line.strip() else after
     return indentations[::-1]
+
+
+class InlineRanges:
+    """A Markdown parser that finds the ranges of inline elements."""
+
+    def __init__(self) -> None:
+        try:
+            from markdown_it import MarkdownIt, rules_inline
+        except ImportError:
+            raise DataError("Markdown needs the package markdown-it-py: pip install markdown-it-py") from None
+        self._blocks = MarkdownIt("commonmark").enable(["table"])
+        self._inline = MarkdownIt("commonmark").enable(["strikethrough"])
+        self._inline.inline.ruler2.disable("fragments_join")
+        rules: dict[str, Callable[[Any, bool], bool]] = {
+            "newline": rules_inline.newline,
+            "escape": rules_inline.escape,
+            "backticks": rules_inline.backtick,
+            "strikethrough": rules_inline.strikethrough.tokenize,
+            "emphasis": rules_inline.emphasis.tokenize,
+            "link": rules_inline.link,
+            "image": rules_inline.image,
+            "autolink": rules_inline.autolink,
+            "html_inline": rules_inline.html_inline,
+            "entity": rules_inline.entity,
+        }
+        self._inline.inline.ruler.before("escape", "math", self._observed("math", _math))
+        for name, rule in rules.items():
+            self._inline.inline.ruler.at(name, self._observed(name, rule))
+        self._found: list[tuple[Token, int, int, str]] = []
+
+    def blocks(self, source: str, environment: dict[str, Any]) -> list["Token"]:
+        """The block tokens of a document; the content of a table cell has "cell" in its meta data."""
+        self._blocks.core.ruler.enableOnly(["normalize", "block"])
+        tokens = self._blocks.parse(source, environment)
+        for before, token in pairwise(tokens):
+            if before.type in ("td_open", "th_open"):
+                token.meta["cell"] = True
+        return tokens
+
+    def ranges(self, content: str, environment: dict[str, Any]) -> list[InlineRange]:
+        """The ranges in the content of a block, in order."""
+        self._found = []
+        self._inline.inline.parse(content, self._inline, environment, [])
+        results = []
+        for token, start, end, text in sorted(self._found, key=lambda found: found[1:3]):
+            if token.type == "strong_open":
+                start -= 1  # the first of two characters is a token without content
+            elif token.type == "strong_close":
+                end += 1
+            elif token.type == "text" and not token.content:
+                continue
+            kind = {"text_special": "text"}.get(token.type, token.type)
+            if token.markup == "autolink":
+                kind = "autolink"
+            results.append(InlineRange(kind, start, end, text or token.content or content[start:end]))
+        return results
+
+    def _observed(self, name: str, rule: Callable[[Any, bool], bool]) -> Callable[[Any, bool], bool]:
+        """The rule; it records the places of the tokens that it creates."""
+
+        def observed(state: Any, silent: bool) -> bool:
+            start, count, known = state.pos, len(state.tokens), len(self._found)
+            label_end = -1
+            if name == "link" and not silent and state.src[start] == "[":
+                label_end = state.md.helpers.parseLinkLabel(state, start, True)
+            matched = rule(state, silent)
+            if silent or not matched or len(state.tokens) == count:
+                return matched
+            new = state.tokens[count:]
+            if name == "link":
+                opening = next(token for token in new if token.type == "link_open")
+                self._found.append((opening, start, start + 1, ""))
+                self._found.append((new[-1], label_end, state.pos, state.src[start + 1 : label_end]))
+            elif name in ("emphasis", "strikethrough"):
+                end = state.pos
+                for token in reversed(new):
+                    if end > start:
+                        self._found.append((token, end - len(token.content), end, ""))
+                        end -= len(token.content)
+            elif name == "image":
+                del self._found[known:]  # of its alternative text, where places are counted from 0
+                self._found.append((new[-1], start, state.pos, ""))
+            elif name == "autolink":
+                self._found.append((new[-1], start, state.pos, state.src[start + 1 : state.pos - 1]))
+            else:
+                while name == "newline" and state.src[start - 1 : start] == " ":
+                    start -= 1  # white space before the end of a line belongs to the break
+                self._found.append((new[-1], start, state.pos, " " if new[-1].type == "softbreak" else ""))
+            return matched
+
+        return observed
+
+
+def _math(state: Any, silent: bool) -> bool:
+    """The rule of formulas, which markdown-it does not have."""
+    found = _MATH.match(state.src, state.pos, state.posMax)
+    if not found:
+        return False
+    if not silent:
+        state.push("math", "", 0).content = found[0]
+    state.pos = found.end()
+    return True

@@ -55,11 +55,67 @@ class SpacedText(NamedTuple):
         return self.before + output + self.after
 
 
-class MixedText:
-    """The texts in the content of an element.
+class TextPieces:
+    """The texts of a paragraph, and the source between them, which are added from left to right.
 
-    `labels` are texts of a program, which may have mnemonics; with `lines`, a newline ends a text.
+    `labels` are texts of a program, which may have mnemonics. `wrap` makes markup of the markup of a text.
     """
+
+    def __init__(self, *, labels: bool = False, wrap: Callable[[str], str] = str) -> None:
+        self._labels, self._wrap = labels, wrap
+        self._pieces: list[SpacedText | str] = []
+        self._start()
+
+    @property
+    def texts(self) -> list[TaggedText]:
+        """The texts with words."""
+        return [piece.tagged for piece in self._pieces if isinstance(piece, SpacedText)]
+
+    def write(self, outputs: list[str]) -> str:
+        """The content with the markup of the translations."""
+        waiting = iter(outputs)
+        return "".join(
+            piece if isinstance(piece, str) else self._wrap(piece.write(next(waiting))) for piece in self._pieces
+        )
+
+    def add_text(self, text: str) -> None:
+        self._text.append(text)
+        self.builder.add_text(text)
+
+    def add_kept(self, source: str, word: str = "") -> None:
+        """Add an element that stays as it is; the translator reads it as this word, if there is one."""
+        self._text.append(TAG)
+        if word.strip():
+            self.builder.add_protected(source, word)
+        else:
+            self.builder.add_empty(source)
+
+    def separate(self, source: str) -> None:
+        """End a text with this source."""
+        self.end()
+        self._pieces.append(source)
+
+    def end(self) -> None:
+        """End a text: what is added next belongs to another one."""
+        tagged, text = self.builder.finish(), "".join(self._text)
+        before, after = outer_space(text)
+        label = read_label(tagged.text) if self._labels else None
+        if label and label.text != tagged.text and not tagged.tags:
+            self._pieces.append(SpacedText(before, after, tagged_text(label.text), label))
+        elif label and label.mark and not label.doubles and _take_mark(tagged, label):
+            self._pieces.append(SpacedText(before, after, tagged, label))
+        elif has_words(tagged):
+            self._pieces.append(SpacedText(before, after, tagged))
+        elif text or tagged.tags:
+            self._pieces.append(self._wrap(before + project(tagged, tagged.text, (), escape_xml) + after))
+        self._start()
+
+    def _start(self) -> None:
+        self.builder, self._text = TaggedTextBuilder("&#160;"), list[str]()
+
+
+class MixedText(TextPieces):
+    """The texts in the content of an element; with `lines`, a newline ends a text."""
 
     def __init__(
         self,
@@ -71,91 +127,53 @@ class MixedText:
         labels: bool = False,
         lines: bool = False,
     ) -> None:
-        self._source, self._splicer, self._role, self._labels, self._lines = source, splicer, role, labels, lines
-        self._pieces: list[SpacedText | str] = []
-        self._start()
+        super().__init__(labels=labels)
+        self._source, self._splicer, self._role, self._lines = source, splicer, role, lines
         self._add_all(content, outermost=True)
-        self._end()
-        self.texts = [piece.tagged for piece in self._pieces if isinstance(piece, SpacedText)]
-        """The texts with words."""
-
-    def write(self, outputs: list[str]) -> str:
-        """The content with the markup of the translations."""
-        waiting = iter(outputs)
-        return "".join(piece if isinstance(piece, str) else piece.write(next(waiting)) for piece in self._pieces)
+        self.end()
 
     def _add_all(self, content: Sequence[Element | XmlText], outermost: bool) -> None:
         for child in content:
             if isinstance(child, XmlText):
                 if child.text is None:
-                    self._add_empty(self._source[child.start : child.end])
+                    self.add_kept(self._source[child.start : child.end])
                 else:
                     self._add_lines(child.text, outermost)
                 continue
             role, raw = self._role(child), self._splicer.raw(child.start, child.end)
             if role.kind == "inline" and child.children:
-                self._builder.open(child.name, self._source[child.start : child.inner_start])
+                self.builder.open(child.name, self._source[child.start : child.inner_start])
                 self._add_all(child.children, outermost=False)
-                self._builder.close(child.name, self._source[child.inner_end : child.end])
+                self.builder.close(child.name, self._source[child.inner_end : child.end])
             elif role.kind == "open":
-                self._builder.open(role.value, raw)
+                self.builder.open(role.value, raw)
             elif role.kind == "close":
-                self._builder.close(role.value, raw)
+                self.builder.close(role.value, raw)
             elif role.kind == "protected":
-                self._builder.add_protected(raw, role.value or child.text)
-                self._text.append(TAG)
+                self.add_kept(raw, role.value or child.text)
             elif role.kind == "text":
-                self._add_text(role.value)
+                self._add_html(role.value)
             elif role.kind == "break" and outermost:
-                self._break(raw)
+                self.separate(raw)
             elif role.kind != "ignored":
-                self._add_empty(raw)
-
-    def _break(self, raw: str) -> None:
-        self._end()
-        self._pieces.append(raw)
-        self._start()
+                self.add_kept(raw)
 
     def _add_lines(self, text: str, outermost: bool) -> None:
         first, *others = text.split("\n") if self._lines and outermost else [text]
-        self._add_text(first)
+        self._add_html(first)
         for line in others:
-            self._break("\n")
-            self._add_text(line)
+            self.separate("\n")
+            self._add_html(line)
 
-    def _add_text(self, text: str) -> None:
+    def _add_html(self, text: str) -> None:
         """Add text; the pairs of HTML tags in it are elements too, as in the messages of a web page."""
         at = 0
         for tag in paired_tags(text):
-            self._add_words(text[at : tag.start()])
-            add = self._builder.close if tag["closes"] else self._builder.open
+            self.add_text(text[at : tag.start()])
+            add = self.builder.close if tag["closes"] else self.builder.open
             add(f"html {tag['name']}", escape_xml(tag[0]))
             at = tag.end()
-        self._add_words(text[at:])
-
-    def _add_words(self, text: str) -> None:
-        self._text.append(text)
-        self._builder.add_text(text)
-
-    def _add_empty(self, raw: str) -> None:
-        self._text.append(TAG)
-        self._builder.add_empty(raw)
-
-    def _start(self) -> None:
-        self._builder, self._text = TaggedTextBuilder("&#160;"), list[str]()
-
-    def _end(self) -> None:
-        tagged, text = self._builder.finish(), "".join(self._text)
-        before, after = outer_space(text)
-        label = read_label(tagged.text) if self._labels else None
-        if label and label.text != tagged.text and not tagged.tags:
-            self._pieces.append(SpacedText(before, after, tagged_text(label.text), label))
-        elif label and label.mark and not label.doubles and _take_mark(tagged, label):
-            self._pieces.append(SpacedText(before, after, tagged, label))
-        elif has_words(tagged):
-            self._pieces.append(SpacedText(before, after, tagged))
-        elif text or tagged.tags:
-            self._pieces.append(before + project(tagged, tagged.text, (), escape_xml) + after)
+        self.add_text(text[at:])
 
 
 def _take_mark(tagged: TaggedText, label: Label) -> bool:

@@ -8,7 +8,8 @@ from copy import copy
 
 from transduce.documents.document import Document, Splicer
 from transduce.errors import DataError
-from transduce.files.xml_source import decode_xml
+from transduce.files.files import decode_text
+from transduce.files.xml_source import XML_ENCODING
 
 MAX_MEMBER_BYTES = 32 << 20
 MAX_PACKAGE_BYTES = 512 << 20
@@ -70,7 +71,7 @@ def read_members(
     """The document whose texts are in these members of a package; `splice(source, name)` finds those of one member."""
     members, encodings = {}, {}
     for member in names:
-        source, encodings[member] = decode_xml(package.read(member), f"{document}: {member}")
+        source, encodings[member] = decode_text(package.read(member), f"{document}: {member}", XML_ENCODING)
         members[member] = splice(source, f"{document}: {member}")
 
     def pack(written: dict[str, str]) -> bytes:

@@ -9,15 +9,14 @@ from transduce.documents.document import (
     ReadOptions,
     Splicer,
     Unit,
-    decode_text,
     escape_xml,
     has_words,
     tagged_text,
-    unchanged,
 )
 from transduce.documents.html_text import HtmlText
 from transduce.documents.mnemonics import Label, read_label
 from transduce.errors import DataError
+from transduce.files.files import decode_text
 from transduce.files.po import PoMessage, quote, read_messages
 
 _CHARSET = re.compile(rb"^\"Content-Type:[^\"\n]*charset=(?!CHARSET)([A-Za-z0-9_-]+)", re.MULTILINE | re.IGNORECASE)
@@ -89,7 +88,7 @@ def _unit(keyword: str, text: str, newline: str) -> Unit | None:
                 for label, page in zip(labels, pages, strict=True)
             ]
 
-        escape = escape_xml if has_entities else unchanged
+        escape = escape_xml if has_entities else str
     else:
         labels = [read_label(part) for part in parts]
         tagged_parts = [tagged_text(label.text) for label in labels]
@@ -101,7 +100,7 @@ def _unit(keyword: str, text: str, newline: str) -> Unit | None:
                 for part, label, tagged in zip(parts, labels, tagged_parts, strict=True)
             ]
 
-        escape = unchanged
+        escape = str
     if not any(map(has_words, texts)):
         return None
     return Unit(texts, escape, lambda outputs: _written(keyword, "".join(fill(iter(outputs))), newline), copy=False)

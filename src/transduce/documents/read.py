@@ -5,29 +5,29 @@ Text and HTML files are read here, all others by the modules that are named afte
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from transduce.documents.bilingual import read_tmx, read_xliff
 from transduce.documents.document import (
     Document,
-    PlacedUnit,
     ReadOptions,
     Splicer,
     Unit,
-    decode_text,
     escape_xml,
     has_words,
+    read_text,
     text_document,
     text_unit,
-    unchanged,
 )
 from transduce.documents.docx import read_docx
 from transduce.documents.html_text import HtmlText, attribute_texts
 from transduce.documents.markdown import read_markdown
 from transduce.documents.odt import read_odt
+from transduce.documents.pdf import read_pdf
 from transduce.documents.po import read_po
 from transduce.documents.subtitles import read_srt, read_vtt
 from transduce.files.document_formats import TEXT
+from transduce.files.files import decode_text
 
 _CHARSET = re.compile(rb"""<meta\b[^>]*\bcharset\s*=\s*["']?\s*([A-Za-z0-9_-]+)""", re.IGNORECASE)
 _WITHOUT_QUOTES = re.compile(r"""[^\s"'`=<>]+""")
@@ -38,21 +38,6 @@ _LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*["']?)[a-z0-9-]+""", re.IGNORE
 def read_document(format_: str, data: bytes, name: str, options: ReadOptions) -> Document:
     """Read the content of a file of a format of `DOCUMENT_SUFFIXES`; its name is for errors."""
     return _READERS[format_](data, name, options)
-
-
-def _read_text(data: bytes, name: str, _: ReadOptions) -> Document:
-    """Read a text file, each line of which is translated separately."""
-    source, encoding = decode_text(data, name)
-
-    def units() -> Iterator[PlacedUnit]:
-        start = 0
-        for line in source.split("\n"):
-            if unit := text_unit(line, unchanged):
-                first = start + len(line) - len(line.lstrip())
-                yield first, first + len(line.strip()), unit
-            start += len(line) + 1
-
-    return text_document(Splicer(source, units()), encoding)
 
 
 def _read_html(data: bytes, name: str, options: ReadOptions) -> Document:
@@ -89,7 +74,8 @@ _READERS: dict[str, Callable[[bytes, str, ReadOptions], Document]] = {
     "odt": read_odt,
     "po": read_po,
     "srt": read_srt,
-    TEXT: _read_text,
+    "pdf": read_pdf,
+    TEXT: read_text,
     "tmx": read_tmx,
     "vtt": read_vtt,
     "xliff": read_xliff,

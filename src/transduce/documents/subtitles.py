@@ -12,13 +12,12 @@ from transduce.documents.document import (
     ReadOptions,
     Splicer,
     Unit,
-    decode_text,
     escape_xml,
     has_words,
     text_document,
-    unchanged,
 )
 from transduce.errors import DataError
+from transduce.files.files import decode_text
 from transduce.translation.markup import TaggedText, TaggedTextBuilder
 
 _TIMES = re.compile(r"[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}[ \t]*-->[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}.*")
@@ -30,7 +29,7 @@ _TAG = re.compile(r"<(?P<closing>/?)(?P<name>[a-zA-Z]*)[^<>\n]*>|\{\\[^{}\n]*\}"
 
 
 def read_srt(data: bytes, name: str, _: ReadOptions) -> Document:
-    return _read(data, name, unchanged, unchanged)
+    return _read(data, name, str, str)
 
 
 def read_vtt(data: bytes, name: str, options: ReadOptions) -> Document:

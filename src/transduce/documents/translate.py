@@ -8,11 +8,13 @@ from typing import Any
 
 from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT
 from transduce.cli.messages import log
+from transduce.cli.outputs import refuse_overwriting
 from transduce.cli.progress import ProgressBar
 from transduce.disk import write_atomically
 from transduce.documents.document import AlignedTranslation, ReadOptions
 from transduce.documents.read import read_document
 from transduce.errors import ConfigError
+from transduce.files.document_formats import document_format, translated_name
 from transduce.files.files import read_whole, uncompressed
 from transduce.translation.markup import TaggedText
 from transduce.translation.translator import Translator
@@ -28,16 +30,26 @@ def translate_documents(
     to: str | None,
     source: str | None,
     retranslate: bool,
+    force: bool,
     **wording: Any,
 ) -> None:
-    """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout."""
+    """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout.
+
+    A file that exists is replaced only with `force`: a person may have edited it.
+    """
     if out and len(documents) > 1:
         raise ConfigError("--out names one file, but there are several documents; leave it out")
-    for path, name in documents:
+    targets = [out or _output_path(path, name, to) for path, name in documents]
+    for target in targets:
+        refuse_overwriting(target, force=force)
+    for (path, name), target in zip(documents, targets, strict=True):
         began = time.monotonic()
-        target = out or (STANDARD_OUTPUT if path == STANDARD_INPUT else _output_path(path, to))
-        options = ReadOptions(source or translator.pipeline.source_language(to), to, retranslate)
+        options = ReadOptions(
+            source or translator.pipeline.source_language(to), to, retranslate, output=document_format(target)
+        )
         document = read_document(name, read_whole(path, _MAX_BYTES), str(path), options)
+        if document.warning:
+            log(f"warning: {document.warning}")
         total = different_texts(document.texts)
         with ProgressBar(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
             outputs = translate_tagged(translator, document.texts, to=to, text_done=progress.advance, **wording)
@@ -54,10 +66,9 @@ def translate_documents(
         log(f"{where}{len(document.texts):,} {'text' if len(document.texts) == 1 else 'texts'} in {seconds:.1f} s")
 
 
-def _output_path(path: Path, to: str | None) -> Path:
+def _output_path(path: Path, format_: str, to: str | None) -> Path:
     """The path of a translation: report.docx becomes report.de.docx, and so does report.docx.gz."""
-    path = uncompressed(path)
-    return path.with_name(f"{path.stem}.{to or 'translated'}{path.suffix}")
+    return path if path == STANDARD_INPUT else path.with_name(translated_name(uncompressed(path), format_, to))
 
 
 def translate_tagged(

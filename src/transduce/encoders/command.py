@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.messages import warn_of_cut_texts
-from transduce.cli.options import DeviceOption, ThreadsOption, model_option, text_argument
+from transduce.cli.options import DeviceOption, ForceOption, ThreadsOption, model_option, text_argument
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _AT_ONCE = 4096
@@ -30,9 +30,10 @@ def fill(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Print the most likely tokens in place of each <mask>, with their probabilities and the text.
+    """Print the most likely tokens in place of each <mask>.
 
-    The columns are separated by tabs. An empty line follows each mask but the last.
+    The columns are the token, its probability and the text, separated by tabs. An empty line follows each mask but the
+    last.
     """
     from transduce.cli.inputs import STANDARD_INPUT, require_utf8
     from transduce.encoders.text_encoder import TextEncoder
@@ -77,12 +78,14 @@ def embed(
             show_default="JSONL to standard output",
         ),
     ] = None,
+    force: ForceOption = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Write a vector of length 1 for each text, in the order of the texts: the mean of the vectors of its tokens.
+    """Write a vector for each text, in the order of the texts.
 
-    An imported model of sentence-transformers may take the first, the last or the largest numbers instead.
+    It is the mean of the vectors of the tokens, scaled to length 1. An imported model of sentence-transformers may take
+    the first, the last or the largest numbers instead.
     """
     from transduce.errors import ConfigError
 
@@ -99,7 +102,7 @@ def embed(
 
     inputs = [as_input(text, "embed") for text in texts] if texts is not None else [STANDARD_INPUT]
     if out:
-        refuse_overwriting(out, inputs)
+        refuse_overwriting(out, inputs, force=force)
         require_file_output(out)
     lines = lines_of(inputs)
     encoder = TextEncoder.load(model, device=device, threads=threads)

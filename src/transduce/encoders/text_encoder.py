@@ -1,6 +1,6 @@
 """Encoders of texts: fill in masked tokens, and compute vectors of texts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from transduce.errors import DataError, ModelError
 from transduce.files.texts import require_text, require_texts
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
 from transduce.models.ensemble import open_model
+from transduce.models.loaded import Loaded, remember_arguments
 from transduce.nn.segments import Segments
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import BYTE_TOKEN, MASK, SPACE_MARK, unescape
@@ -42,7 +43,7 @@ class Filling:
     """The text with this token in place of the mask; other masks stay."""
 
 
-class TextEncoder:
+class TextEncoder(Loaded):
     """An encoder-only model of texts, trained on masked tokens or as a classifier."""
 
     def __init__(self, model: Any, tokenizer: AnyTokenizer, *, max_length: int = 512, pooling: str = "mean") -> None:
@@ -58,7 +59,12 @@ class TextEncoder:
         self.texts_cut = 0
         """Number of texts so far of which `embed` read only the first `max_length` tokens."""
 
+    def _facts(self) -> Iterator[str]:
+        yield self.model.config.architecture
+        yield f"device {self.model.device}"
+
     @classmethod
+    @remember_arguments
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "TextEncoder":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint)."""
         folder, saved = open_model(path, device=device, threads=threads)

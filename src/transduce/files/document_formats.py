@@ -12,6 +12,7 @@ DOCUMENT_SUFFIXES = {
     "html": (".html", ".htm", ".xhtml"),
     "md": (".md", ".markdown", ".qmd", ".rmd"),
     "odt": (".odt",),
+    "pdf": (".pdf",),
     "po": (".po", ".pot"),
     "srt": (".srt",),
     TEXT: (".txt",),
@@ -20,7 +21,9 @@ DOCUMENT_SUFFIXES = {
     "xliff": (".xliff", ".xlf"),
 }
 """The formats and the endings of their file names."""
-BINARY_SUFFIXES = {".doc", ".epub", ".ods", ".odp", ".pdf", ".ppt", ".pptx", ".rtf", ".xls", ".xlsx"}
+OUTPUT_FORMATS = {"pdf": ("docx", TEXT)}
+"""The formats of the translations of a format that is only read; the first is the default."""
+BINARY_SUFFIXES = {".doc", ".epub", ".ods", ".odp", ".ppt", ".pptx", ".rtf", ".xls", ".xlsx"}
 MARKUP_SUFFIXES = {
     ".adoc", ".arb", ".asciidoc", ".ass", ".csv", ".eml", ".ftl", ".ini", ".ipynb", ".json", ".lrc", ".mdx", ".org",
     ".plist", ".properties", ".resx", ".rst", ".sbv", ".ssa", ".strings", ".svg", ".tex", ".toml", ".ts", ".xcstrings",
@@ -33,3 +36,9 @@ def document_format(path: Path) -> str | None:
     """The name of a file's format by its suffix; None if it is not a document."""
     suffix = path.suffix.lower()
     return next((name for name, suffixes in DOCUMENT_SUFFIXES.items() if suffix in suffixes), None)
+
+
+def translated_name(path: Path, name: str, language: str | None) -> str:
+    """The file name of the translation of a document of the format `name`: report.docx becomes report.de.docx."""
+    suffix = DOCUMENT_SUFFIXES[OUTPUT_FORMATS[name][0]][0] if name in OUTPUT_FORMATS else path.suffix
+    return f"{path.stem}.{language or 'translated'}{suffix}"

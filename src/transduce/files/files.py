@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -170,6 +171,28 @@ def read_lines(path: Path) -> Iterator[str]:
                 "remove it, e.g. with: tr -d '\\000'"
             )
         yield text
+
+
+def decode_text(data: bytes, name: str, declared: re.Pattern[bytes] | None = None) -> tuple[str, str]:
+    """The text of a file, and its encoding: that of the byte order mark, or declared by this pattern, or UTF-8."""
+    encoding = "utf-8"
+    if data.startswith(b"\xef\xbb\xbf"):
+        encoding = "utf-8-sig"
+    elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif declared and (found := declared.search(data, 0, 4096)):
+        encoding = found[1].decode("ascii")
+    try:
+        text = data.decode(encoding)
+    except LookupError:
+        raise DataError(f"{name}: the encoding {encoding} is not known; convert the file to UTF-8") from None
+    except UnicodeError as error:
+        line = data[: getattr(error, "start", 0)].count(b"\n") + 1
+        raise DataError(f"{name}, line {line}: not {encoding.upper()}; convert the file with iconv") from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise DataError(f"{name}, line {line}: a NUL character; this is not a text file")
+    return text, encoding
 
 
 def _zstandard(path: Path) -> Any:

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+from xml.etree import ElementTree
 from xml.parsers import expat
 
 from transduce.errors import DataError
@@ -42,6 +43,8 @@ FUZZY = "with a fuzzy translation"
 
 _SIDES = frozenset({"source", "src", "input", "original", "term", "target", "tgt", "trg", "output", "translation"})
 _LANGUAGE_NAMES = frozenset(name.lower() for name in LANGUAGES.values())
+_CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
+"""Inline elements of TMX and XLIFF whose content is not text."""
 _NOT_IN_A_COLUMN = re.compile(r"[\t\r\n]+")
 
 
@@ -200,108 +203,45 @@ def _create_table(path: Path) -> Iterator[Callable[[str, str], None]]:
 TABLE = PairFormat(TABLE_SUFFIXES, _read_rows, None, _create_table)
 
 
-class _Handler(Protocol):
-    """Collects the pairs of a format; `text` is the content of the element that ends, if it was wanted."""
-
-    codes: frozenset[str]
-    """Inline elements whose content is not text."""
-
-    def start(self, name: str, attributes: dict[str, str]) -> bool: ...
-    def end(self, name: str, text: str) -> Pair | str | None: ...
+_PairOf = Callable[[ElementTree.Element, str], Pair | str]
 
 
-class _Tmx:
-    """A pair is the two segments of a translation unit; the one in the header's source language comes first."""
+def _xml_reader(units: tuple[str, ...], pair_of: _PairOf) -> Callable[[Path], Entries]:
+    """Make the `read` function of an XML format: each of the elements `units` is read by `pair_of(unit, source)`.
 
-    codes = frozenset({"bpt", "ept", "it", "ph", "ut"})
-
-    def __init__(self) -> None:
-        self._source, self._language = "", ""
-        self._segments: list[tuple[str, str]] = []
-
-    def start(self, name: str, attributes: dict[str, str]) -> bool:
-        if name == "header":
-            self._source = attributes.get("srclang", "").lower()
-        elif name == "tu":
-            self._segments = []
-        elif name == "tuv":
-            self._language = (attributes.get("xml:lang") or attributes.get("lang", "")).lower()
-        return name == "seg"
-
-    def end(self, name: str, text: str) -> Pair | str | None:
-        if name == "seg":
-            self._segments.append((self._language, text))
-        if name != "tu":
-            return None
-        if len(self._segments) != 2:
-            return OTHER_THAN_TWO
-        (first, text), (second, other) = self._segments
-        base = self._source.partition("-")[0]
-        if second.partition("-")[0] == base != first.partition("-")[0]:
-            return other, text
-        return text, other
-
-
-class _Xliff:
-    """A pair is the source and the target of a unit (version 1.2) or of a segment (version 2)."""
-
-    codes = frozenset({"bpt", "ept", "it", "ph"})
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-        self._inside_alternative = 0
-
-    def start(self, name: str, attributes: dict[str, str]) -> bool:
-        if name == "alt-trans":
-            self._inside_alternative += 1
-        elif name in ("trans-unit", "segment"):
-            self._texts = {}
-        return name in ("source", "target") and not self._inside_alternative
-
-    def end(self, name: str, text: str) -> Pair | str | None:
-        if name == "alt-trans":
-            self._inside_alternative -= 1
-        elif name in ("source", "target") and not self._inside_alternative:
-            self._texts[name] = text
-        if name not in ("trans-unit", "segment"):
-            return None
-        if not self._texts.get("target", "").strip():
-            return UNTRANSLATED
-        return self._texts.get("source", ""), self._texts["target"]
-
-
-def _xml_reader(make: Callable[[], _Handler]) -> Callable[[Path], Entries]:
+    The source language is that of a TMX header. Only one unit is held in memory; inline codes are left out of it.
+    """
 
     def read(path: Path) -> Entries:
-        handler, found = make(), list[tuple[int, Pair | str]]()
+        found = list[tuple[int, Pair | str]]()
         parser = safe_parser(str(path))
-        text: list[str] | None = None
-        skipped = 0
-        lines: list[int] = []
+        builder: ElementTree.TreeBuilder | None = None
+        source, first_line, codes = "", 0, 0
 
         def start(name: str, attributes: dict[str, str]) -> None:
-            nonlocal text, skipped
-            lines.append(parser.CurrentLineNumber)
-            local = name.rpartition(":")[2]
-            if text is not None:
-                skipped += local in handler.codes
-            elif handler.start(local, attributes):
-                text = []
+            nonlocal builder, source, first_line, codes
+            name = name.rpartition(":")[2]
+            if builder is None and name in units:
+                builder, first_line, codes = ElementTree.TreeBuilder(), parser.CurrentLineNumber, 0
+            elif name == "header":
+                source = attributes.get("srclang", "").lower()
+            codes += name in _CODES
+            if builder is not None and not codes:
+                builder.start(name, attributes)
 
         def characters(data: str) -> None:
-            if text is not None and not skipped:
-                text.append(data)
+            if builder is not None and not codes:
+                builder.data(data)
 
         def end(name: str) -> None:
-            nonlocal text, skipped
-            line, local = lines.pop(), name.rpartition(":")[2]
-            if text is not None and local in handler.codes:
-                skipped -= 1
-            elif text is None or local in ("seg", "source", "target"):
-                pair = handler.end(local, "".join(text or []))
-                text = None
-                if pair is not None:
-                    found.append((line, pair if isinstance(pair, str) else _in_one_line(*pair)))
+            nonlocal builder, codes
+            name = name.rpartition(":")[2]
+            if builder is not None and not codes:
+                element = builder.end(name)
+                if name in units:
+                    found.append((first_line, pair_of(element, source)))
+                    builder = None
+            codes -= name in _CODES
 
         parser.StartElementHandler, parser.CharacterDataHandler, parser.EndElementHandler = start, characters, end
         for block in chain(binary_blocks(path), [b""]):
@@ -315,6 +255,28 @@ def _xml_reader(make: Callable[[], _Handler]) -> Callable[[Path], Entries]:
     return read
 
 
+def _tmx_pair(unit: ElementTree.Element, source: str) -> Pair | str:
+    """The two segments of a translation unit; the one in the source language of the header comes first."""
+    variants = [(variant, variant.find("seg")) for variant in unit.iterfind("tuv")]
+    segments = [
+        ((variant.get("xml:lang") or variant.get("lang") or "").lower().partition("-")[0], "".join(segment.itertext()))
+        for variant, segment in variants
+        if segment is not None
+    ]
+    if len(segments) != 2:
+        return OTHER_THAN_TWO
+    (first, text), (second, other) = segments
+    is_reversed = second == source.partition("-")[0] != first
+    return _in_one_line(other, text) if is_reversed else _in_one_line(text, other)
+
+
+def _xliff_pair(unit: ElementTree.Element, _: str) -> Pair | str:
+    """The source and the target of a unit (version 1.2) or of a segment (version 2)."""
+    sides = (unit.find("source"), unit.find("target"))
+    source, target = ("" if side is None else "".join(side.itertext()) for side in sides)
+    return _in_one_line(source, target) if target.strip() else UNTRANSLATED
+
+
 def _in_one_line(*sides: str) -> Pair | str:
     """The pair with each side in one line, or the problem."""
     try:
@@ -324,8 +286,8 @@ def _in_one_line(*sides: str) -> Pair | str:
     return source, target
 
 
-TMX = PairFormat((".tmx",), _xml_reader(_Tmx))
-XLIFF = PairFormat((".xliff", ".xlf"), _xml_reader(_Xliff))
+TMX = PairFormat((".tmx",), _xml_reader(("tu",), _tmx_pair))
+XLIFF = PairFormat((".xliff", ".xlf"), _xml_reader(("trans-unit", "segment"), _xliff_pair))
 
 
 def _read_po(path: Path) -> Entries:

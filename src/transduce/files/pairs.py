@@ -94,9 +94,14 @@ def read_placed_pairs(corpus: Corpus, report: ReadReport) -> Iterator[PlacedPair
         for line, (source, target) in _entry_pairs(files, report):
             report.pairs += 1
             yield PlacedPair(source, target, entry, line)
+    require_usable(corpus, report, "usable sentence pair")
+
+
+def require_usable(corpus: Corpus, report: ReadReport, noun: str) -> None:
+    """Raise an error if nothing was read."""
     if report.pairs == 0:
         names = ", ".join(" + ".join(files) for files in corpus)
-        raise DataError("; ".join([f"{names}: no usable sentence pair", *report.lines()]))
+        raise DataError("; ".join([f"{names}: no {noun}", *report.lines()]))
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sized
 
 from transduce.errors import DataError
 
+CLEAR_LINE = "\r\x1b[K"
+"""Removes the last line of a terminal."""
 _MAX_CHARACTERS = 2000
 _UNSAFE = ("Cc", "Cs", "Zl", "Zp")
 """Unicode categories that a terminal executes, or that cannot be written or break a line."""

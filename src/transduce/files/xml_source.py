@@ -12,7 +12,8 @@ from xml.parsers import expat
 from transduce.errors import DataError
 
 _DEEPEST = 256
-_DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
+XML_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
+"""How XML declares its encoding."""
 _TOKEN = re.compile(
     r"(?P<other><!--.*?-->|<\?.*?\?>)|<!\[CDATA\[(?P<cdata>.*?)\]\]>|"
     r"<!DOCTYPE(?:[^\[>\"']|\"[^\"]*\"|'[^']*'|\[.*?\]\s*(?=>))*>|"
@@ -72,21 +73,6 @@ class Element:
             else:
                 parts.append(item.text or "")
         return "".join(parts)
-
-
-def decode_xml(data: bytes, name: str) -> tuple[str, str]:
-    declared = _DECLARED.match(data.removeprefix(b"\xef\xbb\xbf"))
-    encoding = declared[1].decode() if declared else "utf-8"
-    if data.startswith(b"\xef\xbb\xbf"):
-        encoding = "utf-8-sig"
-    elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
-    try:
-        return data.decode(encoding), encoding
-    except LookupError:
-        raise DataError(f"{name}: the encoding {encoding} is not known; convert the file to UTF-8") from None
-    except UnicodeError:
-        raise DataError(f"{name}: not {encoding}, as it claims to be; convert it with iconv") from None
 
 
 def safe_parser(name: str, encoding: str | None = None) -> expat.XMLParserType:

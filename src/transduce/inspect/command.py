@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.options import DeviceOption, ModelOption, ToOption, search_options
+from transduce.cli.options import DeviceOption, ForceOption, ModelOption, ToOption, search_options
 from transduce.search.options import SearchOptions
 
 Inspector = Callable[[str], tuple[bytes, str | None]]
@@ -23,6 +23,7 @@ def inspect(
     model: ModelOption = None,
     to: ToOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write.")] = Path("look.html"),
+    force: ForceOption = False,
     site: Annotated[
         Path | None,
         typer.Option(help="New folder for a site that needs no server, with a page for each line of the file TEXT."),
@@ -36,23 +37,24 @@ def inspect(
     ] = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Write an HTML page that shows how a sentence is translated, or how a model reads a text.
+    """Write an HTML page that shows how a model treats a text.
 
-    The page shows attention, beam search and probabilities; it is self-contained and opens offline. Of a language
-    model, it shows attention and the predictions after each token of the text; of an encoder, attention and the
-    predictions at <mask>. A search option that is not given has the value stored with the model, usually the default
-    shown here.
+    Of a translation, the page shows attention, beam search and probabilities; it is self-contained and opens offline.
+    Of a language model, it shows attention and the predictions after each token of the text; of an encoder, attention
+    and the predictions at <mask>. A search option that is not given has the value stored with the model, usually the
+    default shown here.
 
     With --site, a line of the file may have, after a tab, what its page shows first: the part of a page's address after
     the #, such as stack=encoder&question=it>animal.
     """
-    from transduce.cli.outputs import require_file_output
+    from transduce.cli.outputs import refuse_overwriting, require_file_output
     from transduce.errors import ConfigError
     from transduce.inspect.page import self_contained
     from transduce.models.folder import find_model, read_card
 
     if site is None:
         require_file_output(out)
+        refuse_overwriting(out, force=force)
     load: Callable[[], Inspector]
     architecture = read_card(find_model(model))["architecture"]
     if architecture in ("decoder_only", "encoder_only"):

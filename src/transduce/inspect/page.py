@@ -10,10 +10,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transduce.errors import needs_torch
+from transduce.files.html_page import HtmlPage
+
 if TYPE_CHECKING:
     from fastapi import APIRouter
     from starlette.requests import Request
     from starlette.responses import Response
+
+    from transduce.translation.translator import Translator
 
 MEDIA_TYPES = {
     "index.html": "text/html; charset=utf-8",
@@ -26,6 +31,17 @@ _CONTENT_SECURITY_POLICY = (
 """The page loads nothing from other servers, whatever text it shows."""
 _STYLE = '<link rel="stylesheet" href="static/page.css">'
 _SCRIPT = '<script defer src="static/page.js"></script>'
+
+
+def translation_page(translator: "Translator", text: str, to: str | None = None) -> HtmlPage:
+    """The page of a translation."""
+    with needs_torch():
+        from transduce.inspect.inspection import inspect_translation
+        from transduce.inspect.request import InspectionRequest
+        from transduce.inspect.serialize import serialize
+
+    result = inspect_translation(translator, InspectionRequest(text=text, to=to))
+    return HtmlPage(self_contained(serialize(result, translator)))
 
 
 def static_file(name: str) -> bytes:

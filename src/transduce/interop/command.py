@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.options import ModelOption
+from transduce.cli.options import ModelOption, choice_option
 
 
 def export(
-    to: Annotated[str, typer.Option("--to", help="Format: hf, ctranslate2, argos, onnx or marian.")],
+    to: Annotated[str, choice_option("Format: {}.", "hf", "ctranslate2", "argos", "onnx", "marian")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write; it must not exist.")],
     model: ModelOption = None,
     quantization: Annotated[

@@ -147,10 +147,10 @@ def score_texts(
 def _texts(files: list[Path], document: bool) -> Iterator[str]:
     """The lines of text files, or with `document` each as a whole; and the documents of rows."""
     from transduce.errors import ConfigError
-    from transduce.files.documents import read_documents
     from transduce.files.files import read_lines
     from transduce.files.pair_formats import has_rows, require_one_side
     from transduce.files.pairs import ReadReport
+    from transduce.files.readers import read_documents
 
     for file in files:
         if not document and not has_rows(file):

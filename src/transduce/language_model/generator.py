@@ -16,6 +16,7 @@ from transduce.fast.choose import pick_decoder, pick_engine
 from transduce.files.texts import require_texts
 from transduce.models.ensemble import open_model
 from transduce.models.likelihood import text_log_probs
+from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
 from transduce.nn.segments import pack_tokens
 from transduce.search.decoder import Decoder
@@ -185,7 +186,7 @@ def advance(output: Continuation, token: int, log_prob: float) -> GenerationEven
     return GenerationEvent(output.prompt, output.number, text, shown, log_prob, reason)
 
 
-class Generator:
+class Generator(Loaded):
     """A language model, ready to continue and to score texts."""
 
     def __init__(
@@ -211,7 +212,13 @@ class Generator:
         """The tokens that end an output: imported models may have several."""
         self._engine_name, self._threads = engine, threads
 
+    def _facts(self) -> Iterator[str]:
+        yield f"context {self.context:,}"
+        yield f"engine {self._engine_name}"
+        yield f"device {self.model.device}"
+
     @classmethod
+    @remember_arguments
     def load(
         cls,
         path: str | Path,

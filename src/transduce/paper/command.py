@@ -14,6 +14,7 @@ from transduce.cli.options import (
     MbrOption,
     SetOption,
     ThreadsOption,
+    model_option,
     scored_together,
 )
 from transduce.errors import ConfigError
@@ -136,9 +137,7 @@ def table3(
 @paper.command(cls=Command)
 def table4(
     out: OutOption = DEFAULT_OUT,
-    model: Annotated[
-        list[Path] | None, typer.Option("--model", "-m", help="A parser to score; may be repeated.")
-    ] = None,
+    model: Annotated[list[Path] | None, model_option("A parser to score; may be repeated.")] = None,
     ensemble: EnsembleOption = False,
     mbr: MbrOption = False,
     test: Annotated[list[Path] | None, typer.Option(help="Trees, one a line, to score it on; may be repeated.")] = None,

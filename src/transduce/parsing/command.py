@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 import typer
 
 from transduce.cli.messages import log
-from transduce.cli.options import DeviceOption, MbrOption, ThreadsOption, search_options
+from transduce.cli.options import DeviceOption, ForceOption, MbrOption, ThreadsOption, model_option, search_options
 from transduce.search.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -25,10 +25,8 @@ def parse(
     ] = None,
     model: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="A run or a model folder of the task parse; several with the same vocabulary are an ensemble.",
+        model_option(
+            "A run or a model folder of the task parse; several with the same vocabulary are an ensemble.",
             show_default=False,
         ),
     ] = None,
@@ -42,6 +40,7 @@ def parse(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File to write.", show_default="standard output")
     ] = None,
+    force: ForceOption = False,
     *,
     options: SearchOptions,
     device: DeviceOption = "auto",
@@ -71,7 +70,7 @@ def parse(
         raise ConfigError("--format svg draws one sentence; give its text as an argument")
     out = None if out == STANDARD_OUTPUT else out
     if out:
-        refuse_overwriting(out, inputs)
+        refuse_overwriting(out, inputs, force=force)
         require_line_output(out)
     parser = Parser.load(model, device=device, threads=threads, batch_tokens=batch_tokens, mbr=mbr, **options)
     if sys.stderr.isatty():

@@ -20,6 +20,7 @@ from transduce.config import build
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.files.texts import require_list, require_text, require_texts
 from transduce.models.ensemble import open_model
+from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
 from transduce.parsing.trees import ROOT, Leaf, Tree, bracket_labels, delinearize
 from transduce.search.engine import Job
@@ -226,7 +227,7 @@ def _build(constituents: Sequence[_Constituent], leaves: Sequence[Leaf]) -> Tree
     return children[0] if len(children) == 1 and isinstance(children[0], Tree) else Tree(ROOT, tuple(children))
 
 
-class Parser:
+class Parser(Loaded):
     """A model that was trained with the task "parse", ready to parse sentences.
 
     The search is held to the grammar of trees: every output is a tree over the words of its sentence.
@@ -266,7 +267,13 @@ class Parser:
         starts = frozenset(number for number, piece in enumerate(pieces) if piece.startswith(SPACE_MARK))
         self._grammar = TreeGrammar(dict(brackets.values()), starts)
 
+    def _facts(self) -> Iterator[str]:
+        yield f"{len(self.labels):,} labels"
+        yield f"engine {self.engine.description}"
+        yield f"device {self.model.device}"
+
     @classmethod
+    @remember_arguments
     def load(
         cls,
         path: str | Path | Sequence[str | Path],
@@ -290,8 +297,7 @@ class Parser:
         folder, saved = open_model(*paths, device=device, threads=threads)
         if (task := saved.facts.get("task", "translate")) != "parse":
             raise ModelError(f"{folder}: trained for the task {task}, not to parse; train a parser with --task parse")
-        stored = build(SearchConfig, saved.facts.get("search", {}), str(folder))
-        config = stored.with_options(options)
+        config = build(SearchConfig, saved.facts.get("search", {}), str(folder)).with_options(options, "load")
         return cls(saved.model, saved.tokenizer, config=config, batch_tokens=batch_tokens, mbr=mbr)
 
     @overload

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TypedDict, TypeVar
 
-from transduce.config import require
+from transduce.config import require, suggestion
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class SearchConfig:
         50, "Maximum number of output tokens beyond the number of input tokens.", at_least=0, at_most=10_000
     )
     max_length: int | None = _option(
-        None, "Maximum number of output tokens; max_extra applies as well.", at_least=1, at_most=2**16
+        None, "Maximum number of output tokens; that relative to the input applies as well.", at_least=1, at_most=2**16
     )
     min_length: int = _option(
         1,
@@ -98,8 +98,12 @@ class SearchConfig:
             f"nbest must be at most beam unless sample is set, but nbest is {self.nbest} and beam is {self.beam}",
         )
 
-    def with_options(self, options: "SearchOptions") -> "SearchConfig":
-        """A copy with these options; one that has no effect, because outputs are sampled or not, is refused."""
+    def with_options(self, options: "SearchOptions", function: str = "with_options") -> "SearchConfig":
+        """A copy with these options; one that has no effect, because outputs are sampled or not, is refused.
+
+        `function` is the one that the user has called with them, for the message about an unknown one.
+        """
+        require_names(options, [field.name for field in fields(self)], function)
         changed = replace(self, **options)
         changed.require_sampling_for(options)
         require(
@@ -111,12 +115,19 @@ class SearchConfig:
     def require_sampling_for(self, names: Iterable[str]) -> None:
         """Raise a ConfigError if one of these options has an effect only on sampling, and outputs are not sampled."""
         for name in names:
-            require(self.sample or name not in _ONLY_SAMPLING, f"{name} needs sampling; set sample too (--sample)")
+            require(self.sample or name not in _ONLY_SAMPLING, f"{name} needs sampling; set sample too")
 
     @property
     def rows(self) -> int:
         """Number of hypotheses of an input at each step."""
         return self.nbest if self.sample else self.beam
+
+
+def require_names(options: Iterable[str], known: Iterable[str], function: str) -> None:
+    """Raise the TypeError of a function for the first option that it does not know."""
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{suggestion(name, [*known])}")
 
 
 class SearchOptions(TypedDict, total=False):

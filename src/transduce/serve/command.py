@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.messages import announce, log
-from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, search_options
+from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, model_option, search_options
 from transduce.search.options import SearchOptions
 
 _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "py3langid", "python_multipart")
@@ -18,10 +18,8 @@ _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "py3langid", 
 def serve(
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="A run or a model folder, or NAME=FOLDER; may be repeated.",
+        model_option(
+            "A run or a model folder, or NAME=FOLDER; may be repeated.",
             show_default="the bundled model",
         ),
     ] = None,

@@ -21,7 +21,7 @@ from starlette.datastructures import UploadFile
 from transduce.documents.document import AlignedTranslation, Document, ReadOptions
 from transduce.documents.read import read_document
 from transduce.errors import TransduceError
-from transduce.files.document_formats import DOCUMENT_SUFFIXES, document_format
+from transduce.files.document_formats import DOCUMENT_SUFFIXES, document_format, translated_name
 from transduce.files.languages import language_name
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.limits import HttpError, error_location
@@ -80,8 +80,7 @@ class DocumentJobs:
         if not (kind := document_format(Path(name))):
             suffixes = ", ".join(document_suffixes())
             raise HttpError(400, f"files of this format are not translated; supported are {suffixes}")
-        path = Path(name)
-        job = DocumentJob(secrets.token_urlsafe(24), f"{path.stem}.{target}{path.suffix}", cost=len(data))
+        job = DocumentJob(secrets.token_urlsafe(24), translated_name(Path(name), kind, target), cost=len(data))
         self._jobs[job.id] = job  # while it is read, it counts as running
         try:
             options = ReadOptions(None if source == AUTO else source, target)

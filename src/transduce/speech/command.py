@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.options import DeviceOption, ThreadsOption, search_options
+from transduce.cli.options import DeviceOption, ThreadsOption, model_option, search_options
 from transduce.search.options import SearchOptions
 
 _BEAM_OPTIONS = ("beam", "length_penalty", "max_length", "no_repeat")
@@ -20,9 +20,7 @@ def transcribe(
     sounds: Annotated[
         list[Path], typer.Argument(help="Sound files (wav, flac, ...).", metavar="SOUND...", show_default=False)
     ],
-    model: Annotated[
-        Path, typer.Option("--model", "-m", help="A run or a model folder that reads sound.", show_default=False)
-    ],
+    model: Annotated[Path, model_option("A run or a model folder that reads sound.", show_default=False)],
     language: Annotated[
         str | None,
         typer.Option(help="Code of the spoken language, if the model knows several.", show_default="that of the card"),

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.errors import DataError
-from transduce.files.documents import single_file
 from transduce.files.files import raw_lines
 from transduce.files.pair_formats import TSV, UnusableError, format_suffix, parse_row
-from transduce.files.pairs import Corpus, ReadReport
-from transduce.files.readers import Reader, require_usable
+from transduce.files.pairs import Corpus, ReadReport, require_usable
+from transduce.files.readers import Reader, single_file
 from transduce.models.config import EncoderDecoderConfig
 from transduce.nn.dropout import Dropout
 from transduce.nn.segments import Segments

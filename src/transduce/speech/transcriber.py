@@ -13,6 +13,7 @@ from transduce.data.batch import Stream
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.ensemble import open_model
+from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
 from transduce.nn.segments import Segments
 from transduce.search.options import SearchConfig, SearchOptions
@@ -65,7 +66,7 @@ class SpeechOptions:
     """Whether shorter parts are filled with silence, as Whisper was trained."""
 
 
-class Transcriber:
+class Transcriber(Loaded):
     """A speech recognition model, ready to transcribe."""
 
     def __init__(
@@ -87,7 +88,12 @@ class Transcriber:
             with torch.no_grad():
                 model.output_bias_V[list(self.speech.suppressed)] = _NEVER
 
+    def _facts(self) -> Iterator[str]:
+        yield self.model.config.architecture
+        yield f"device {self.model.device}"
+
     @classmethod
+    @remember_arguments
     def load(
         cls, path: str | Path, *, device: str = "auto", threads: int | None = None, **options: Unpack[SearchOptions]
     ) -> "Transcriber":
@@ -95,7 +101,7 @@ class Transcriber:
         folder, saved = open_model(path, device=device, threads=threads)
         if not _reads_sound(saved.model):
             raise ModelError(f"{folder} does not read sound; name a model that does, such as an imported Whisper")
-        config = build(SearchConfig, saved.facts.get("search", {}), str(folder)).with_options(options)
+        config = build(SearchConfig, saved.facts.get("search", {}), str(folder)).with_options(options, "load")
         speech = _read_options(saved.facts.get("transcribe", {}), saved.model, str(folder))
         return cls(saved.model, saved.tokenizer, config=config, speech=speech)
 
@@ -134,7 +140,7 @@ class Transcriber:
 
     def transcribe_samples(self, sounds: Sequence[Samples], **options: Unpack[SearchOptions]) -> list[str]:
         """The texts of recordings as samples (`read_sound`), none longer than the model reads at once."""
-        config = self.config.with_options(options)
+        config = self.config.with_options(options, "transcribe_samples")
         for number, samples_N in enumerate(sounds):
             require_samples(samples_N)
             if len(samples_N) > self.speech.seconds * RATE:
@@ -155,7 +161,7 @@ class Transcriber:
     ) -> Iterator[SpokenPart]:
         """Like `transcript`, but yield the parts as they are transcribed."""
         require_samples(samples_N)
-        config, prefix = self.config.with_options(options), self._prefix(language)
+        config, prefix = self.config.with_options(options, "transcribe"), self._prefix(language)
         ranges = split_sound(samples_N, self.speech.seconds)
         for first in range(0, len(ranges), _TOGETHER):
             chosen = ranges[first : first + _TOGETHER]

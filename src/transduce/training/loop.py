@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from transduce.disk import write_atomically
 from transduce.errors import RunError
+from transduce.files.html_page import HtmlPage
 from transduce.training.checkpoint import Progress, adam_moments, newest_step
 from transduce.training.display import Display
 from transduce.training.learner import make_optimizer
@@ -48,6 +49,11 @@ class Outcome:
     """The signal that stopped the run early."""
     scores: dict[str, float]
     """Scores of the finished model on the validation data."""
+
+    def _repr_html_(self) -> str:
+        """The report of the run, for notebooks."""
+        report = self.out / "report.html"
+        return HtmlPage(report.read_text(encoding="utf-8"))._repr_html_() if report.exists() else ""
 
 
 def run_training(

@@ -10,12 +10,14 @@ from transduce.config import build
 from transduce.errors import ConfigError, DataError, ModelError, needs_torch
 from transduce.fast.choose import pick_engine, runs_on_cpu
 from transduce.fast.native.shortlist import model_shortlist
-from transduce.features import feature_with
-from transduce.files.languages import Direction, ModelLanguages
+from transduce.features import HOOKS, feature_with
+from transduce.files.html_page import HtmlPage
+from transduce.files.languages import Direction, ModelLanguages, describe_directions
 from transduce.files.texts import require_list, require_texts
 from transduce.models.any_model import AnyModel
 from transduce.models.folder import find_model, read_model
 from transduce.models.forced_decoding import OutputReader
+from transduce.models.loaded import Loaded, remember_arguments
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
@@ -49,7 +51,7 @@ _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
 
 
-class Translator:
+class Translator(Loaded):
     """A trained model, ready to translate: with its vocabulary, its engine, and what is known about its languages."""
 
     def __init__(
@@ -110,7 +112,13 @@ class Translator:
         """What happens to a text before and after the search."""
         self._repairer = Repairer(self.reader, self.pipeline)
 
+    def _facts(self) -> Iterator[str]:
+        yield describe_directions(self.directions) or "languages unknown"
+        yield f"engine {self.engine.description}"
+        yield f"device {self.any_model.device_type}"
+
     @classmethod
+    @remember_arguments
     def load(
         cls,
         path: str | Path | Sequence[str | Path] | None = None,
@@ -136,7 +144,7 @@ class Translator:
         paths = [path] if path is None or isinstance(path, str | Path) else path
         folders = [find_model(None if path is None else Path(path)) for path in paths]
         model, tokenizer, facts = _load_models(folders, device)
-        config = build(SearchConfig, facts.get("search", {}), str(folders[0])).with_options(options)
+        config = build(SearchConfig, facts.get("search", {}), str(folders[0])).with_options(options, "load")
         return cls(
             model,
             tokenizer,
@@ -172,6 +180,11 @@ class Translator:
         times as they are instead of writing them as the target language does; the others are the fields of SearchConfig
         (beam=1 is greedy).
         """
+        split_options(options, "translate")
+        if options.get("nbest", 1) != 1:
+            raise ConfigError(
+                f"translate returns the best output only; call hypotheses(texts, nbest={options['nbest']}) for more"
+            )
         if isinstance(texts, str):
             return self.hypotheses([texts], to=to, **options)[0][0].text
         return [best[0].text for best in self.hypotheses(texts, to=to, **options)]
@@ -196,6 +209,7 @@ class Translator:
         token the source token that it is aligned with. `confidence` adds the confidence of outputs and words, for
         which the model must be calibrated (`transduce calibrate`).
         """
+        split_options(options, "hypotheses")
         require_list(texts, "texts")
         texts = list(texts)
         if prefixes is not None:
@@ -235,7 +249,7 @@ class Translator:
         Results keep the order of the texts. There may be more prefixes than texts. `text_done` is called when a text is
         translated, possibly before those that precede it: it serves to show progress.
         """
-        wording, search = split_options(options)
+        wording, search = split_options(options, "stream")
         ahead = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
         config = self.config.with_options(search)
         if confidence and not self.calibrations:
@@ -395,7 +409,7 @@ class Translator:
 
         A step is the number of a segment, or 0 for the line, the name of a stage, and the text after it.
         """
-        wording, search = split_options(options)
+        wording, search = split_options(options, "explain")
         config = self.config.with_options(search)
         segments = self.segments(
             text, glossary=wording.glossary, to=to, formality=wording.formality, locale=wording.locale
@@ -407,6 +421,11 @@ class Translator:
         )
         line = Line(text, target=self.target(to))
         return list(self.pipeline.explain(line, wording, segments, found, repaired))
+
+    def inspect(self, text: str, *, to: str | None = None) -> HtmlPage:
+        """The page of `transduce inspect`: attention, search and predictions of a translation, e.g. in a notebook."""
+        page: HtmlPage = HOOKS["inspect_translation"](self, text, to)
+        return page
 
     @property
     def model(self) -> "Model":

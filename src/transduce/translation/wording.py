@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from transduce.search.options import SearchOptions
+from transduce.search.options import SearchOptions, require_names
 from transduce.translation.formality import Formality
 from transduce.translation.stages.glossary import Glossary
 
@@ -36,8 +36,9 @@ class TranslateOptions(SearchOptions, total=False):
     locale: bool
 
 
-def split_options(options: TranslateOptions) -> tuple[Wording, SearchOptions]:
-    """The wording, and the options of the search."""
+def split_options(options: TranslateOptions, function: str) -> tuple[Wording, SearchOptions]:
+    """The wording, and the options of the search; a TypeError of the function for one that does not exist."""
+    require_names(options, [*TranslateOptions.__annotations__], function)
     wording = {name: value for name, value in options.items() if name not in SearchOptions.__annotations__}
     search = {name: value for name, value in options.items() if name not in wording}
     return Wording.of(**wording), cast(SearchOptions, search)  # type: ignore[arg-type]

@@ -131,9 +131,8 @@ def advance(
         missing = tl.load(missing_R + rows, mask=row < W, other=0)
         chosen_missing = tl.sum(tl.where(of_row[:, None] == row[None, :], missing[None, :], 0), 1)
         logits = logits_RV + (slot * W + of_row).to(tl.int64)[:, None] * stride
-        value = tl.load(
-            logits + token, mask=(peak > float("-inf"))[:, None] & (token < vocab_size), other=float("-inf")
-        )
+        exists = (peak > float("-inf"))[:, None] & (token < vocab_size)
+        value = tl.load(logits + token, mask=exists, other=float("-inf"))
         allowed = _is_allowed(token, forced, symbols, chosen_missing[:, None], PAD, UNK, BOS, EOS, ANY_BUT_END)
         value = tl.where(allowed, value, float("-inf"))
         value = tl.reshape(value + chosen_gain[:, None], (C2 * PART,))
@@ -174,11 +173,8 @@ def advance(
                 next_missing = tl.where(row == kept, still, next_missing)
                 kept += 1
 
-        ancestors = tl.load(
-            ancestor_RP + (slot * W + parent)[:, None] * positions + position[None, :],
-            mask=(position < t)[None, :],
-            other=0,
-        )
+        of_parent = ancestor_RP + (slot * W + parent)[:, None] * positions
+        ancestors = tl.load(of_parent + position[None, :], mask=(position < t)[None, :], other=0)
         ancestors = tl.where(position[None, :] == t, parent[:, None].to(tl.uint8), ancestors)
         tl.debug_barrier()  # all reads happen before the first write
         written = (row < W)[:, None] & (position <= t)[None, :]

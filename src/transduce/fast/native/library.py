@@ -9,9 +9,13 @@ import shlex
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
+import threading
+import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import chain
 from operator import mul
@@ -22,7 +26,7 @@ from transduce.disk import digest, write_atomically
 from transduce.errors import ConfigError
 from transduce.fast.native.prebuilt import FLAGS, load_prebuilt
 from transduce.fast.native.structs import check_layout
-from transduce.files.texts import one_line
+from transduce.files.texts import CLEAR_LINE, one_line
 from transduce.models.weights_file import RawTensor, zeros
 
 _HERE = Path(__file__).parent
@@ -150,9 +154,38 @@ def _compile(compiler: Sequence[str], path: Path) -> Path:
     """Compile the library into a file that only this user can change."""
     tune = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
     command = [*compiler, *FLAGS, tune, str(_SOURCES[0]), "-o", str(path), "-lm"]
-    subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT)
+    with _announced("compiling the engine native for this machine, only once"):
+        subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT)
     path.chmod(0o644)
     return path
+
+
+@contextmanager
+def _announced(work: str) -> Iterator[None]:
+    """Print to stderr what takes seconds; a terminal also shows the seconds so far, and is cleared in the end."""
+    began, ended = time.monotonic(), threading.Event()
+    stream, in_terminal = sys.stderr, bool(sys.stderr and sys.stderr.isatty())
+
+    def show() -> None:
+        seconds = f" ({time.monotonic() - began:.0f} s)" if in_terminal else ""
+        start, end = (CLEAR_LINE, "") if in_terminal else ("", "\n")
+        print(f"{start}transduce: {work} ...{seconds}", end=end, file=stream, flush=True)
+
+    def count() -> None:
+        while not ended.wait(1):
+            show()
+
+    show()
+    counter = threading.Thread(target=count, daemon=True)
+    if in_terminal:
+        counter.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if in_terminal:
+            counter.join()
+            print(CLEAR_LINE, end="", file=stream, flush=True)
 
 
 def _processor() -> str:

@@ -9,6 +9,7 @@ from transduce.cli.messages import log
 from transduce.cli.options import (
     DeviceOption,
     EngineOption,
+    ForceOption,
     FromOption,
     ModelsOption,
     ThreadsOption,
@@ -27,6 +28,7 @@ def backtranslate(
     model: ModelsOption = None,
     to: ToOption = None,
     from_: FromOption = None,
+    force: ForceOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue after the last complete line of --out.")] = False,
     *,
     options: SearchOptions,
@@ -34,15 +36,15 @@ def backtranslate(
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Translate text of the target language back, into synthetic training pairs.
+    """Make synthetic training pairs by back-translation.
 
-    The model (-m) translates in the reverse direction. Each line becomes a pair: the translation is the source, the
-    line itself is the target. Train on the pairs with data.back_translated=FILE. Lines without a usable translation
-    are left out and counted. The default search is that of the model, usually beam search; --sample gives more varied
-    sources.
+    The model (-m) translates text of the target language in the reverse direction. Each line becomes a pair: the
+    translation is the source, the line itself is the target. Train on the pairs with data.back_translated=FILE. Lines
+    without a usable translation are left out and counted. The default search is that of the model, usually beam search;
+    --sample gives more varied sources.
     """
     from transduce.cli.inputs import count_lines
-    from transduce.cli.outputs import line_output, refuse_compression
+    from transduce.cli.outputs import line_output, refuse_compression, refuse_overwriting
     from transduce.cli.progress import ProgressBar
     from transduce.cli.request_record import request
     from transduce.errors import ConfigError, DataError
@@ -57,8 +59,7 @@ def backtranslate(
         raise ConfigError(f"{out}: a table cannot be continued; end the name in .tsv or .jsonl")
     row = writer_of(out)
     refuse_compression(out)
-    if not resume and out.exists() and out.stat().st_size:
-        raise ConfigError(f"{out} exists already; continue it with --resume, or name another file")
+    refuse_overwriting(out, text, force=force, resume=resume, resumable=True)
     require_text(text)
     told = sorted({language for path in text if (language := language_of_name(path))})
     if len(told) > 1:

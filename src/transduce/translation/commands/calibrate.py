@@ -6,11 +6,19 @@ from typing import Annotated, Any
 import typer
 
 from transduce.cli.messages import log
-from transduce.cli.options import DeviceOption, EngineOption, FromOption, ReverseOption, ThreadsOption, ToOption
+from transduce.cli.options import (
+    DeviceOption,
+    EngineOption,
+    FromOption,
+    ReverseOption,
+    ThreadsOption,
+    ToOption,
+    model_option,
+)
 
 
 def calibrate(
-    model: Annotated[Path, typer.Option("--model", "-m", help="A run or a model folder; its card is changed.")],
+    model: Annotated[Path, model_option("A run or a model folder; its card is changed.")],
     test: Annotated[
         list[Path] | None, typer.Option(help="Pairs to calibrate with, .tsv or .jsonl; may be repeated.")
     ] = None,
@@ -24,11 +32,12 @@ def calibrate(
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Calibrate the confidence of a model's translations, with pairs that it was not trained on.
+    """Calibrate the confidence of a model's translations.
 
-    The model translates the sources, and its confidence is fitted to the chrF of the outputs with the targets: a few
-    hundred pairs of the kind of text to be translated are enough. A model with several target languages has a
-    calibration for each (--to). Without --test, only the existing calibration is measured (--check).
+    The pairs are those that the model was not trained on. It translates the sources, and its confidence is fitted to
+    the chrF of the outputs with the targets: a few hundred pairs of the kind of text to be translated are enough. A
+    model with several target languages has a calibration for each (--to). Without --test, only the existing calibration
+    is measured (--check).
     """
     from transduce.disk import MANIFEST
     from transduce.errors import ConfigError

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.inputs import STANDARD_INPUT
-from transduce.cli.options import DeviceOption, ThreadsOption, ToOption
+from transduce.cli.options import DeviceOption, ThreadsOption, ToOption, model_option
 
 
 def rerank(
@@ -17,9 +17,7 @@ def rerank(
     ] = STANDARD_INPUT,
     model: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--model", "-m", help="A run or a model folder that scores the outputs; the mean of several counts."
-        ),
+        model_option("A run or a model folder that scores the outputs; the mean of several counts."),
     ] = None,
     reverse_model: Annotated[
         Path | None, typer.Option(help="A model of the other direction, which scores the source given an output.")
@@ -36,10 +34,11 @@ def rerank(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Choose the best of the n-best outputs of `translate` by the scores of other models.
+    """Choose among n-best outputs by the scores of other models.
 
-    An output is scored by its log-probability per token, plus, with --reverse-model, by the log-probability per token
-    of the source given the output (noisy-channel reranking). Without -m, the scores of the file count.
+    An output of `translate --nbest` is scored by its log-probability per token, plus, with --reverse-model, by the
+    log-probability per token of the source given the output (noisy-channel reranking). Without -m, the scores of the
+    file count.
     """
     from transduce.errors import ConfigError
     from transduce.translation.reranking import read_records

@@ -48,10 +48,11 @@ def score(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Print the log-probability of given translations, one line for each pair, or of texts with a language model.
+    """Print the log-probability of translations or texts.
 
-    It is the natural logarithm, summed over the tokens of the translation and the end marker; of a text, over its
-    tokens. The total and the perplexity go to stderr.
+    There is a line for each pair or, with a language model, for each text. The log-probability is the natural
+    logarithm, summed over the tokens of the translation and the end marker; of a text, over its tokens. The total and
+    the perplexity go to stderr.
     """
     from transduce.errors import ConfigError
     from transduce.features import HOOKS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transduce.cli.messages import log
-from transduce.cli.options import FromOption, ReverseOption, ToOption
+from transduce.cli.options import FromOption, ReverseOption, ToOption, model_option
 
 if TYPE_CHECKING:
     from transduce.tokenizers.any_tokenizer import AnyTokenizer
@@ -19,7 +19,7 @@ _MOST_PAIRS = 300_000
 
 
 def shortlist(
-    model: Annotated[Path, typer.Option("--model", "-m", help="A run or a model folder, which gets the list.")],
+    model: Annotated[Path, model_option("A run or a model folder, which gets the list.")],
     train: Annotated[
         list[Path],
         typer.Option(help="Pairs to learn from, best those of training, .tsv or .jsonl; may be repeated."),
@@ -34,12 +34,12 @@ def shortlist(
         int, typer.Option(help="Number of target tokens for each source token.", min=1, max=10_000)
     ] = 200,
 ) -> None:
-    """Learn a lexical shortlist for a model: the target tokens that may translate each source token.
+    """Learn a lexical shortlist, which speeds up translation.
 
-    With --shortlist, the commands translate, evaluate and serve search only among the tokens that the list has for a
-    sentence, which is faster on a CPU (engine native). A list is learned from all pairs given at once, and replaces an
-    earlier one. If the model translates in both directions of a file, both are learned, unless --to, --from or
-    --reverse tell one.
+    It holds the target tokens that may translate each source token. With --shortlist, the commands translate, evaluate
+    and serve search only among the tokens that the list has for a sentence, which is faster on a CPU (engine native). A
+    list is learned from all pairs given at once, and replaces an earlier one. If the model translates in both
+    directions of a file, both are learned, unless --to, --from or --reverse tell one.
     """
     from transduce.disk import MANIFEST
     from transduce.errors import ConfigError

@@ -13,6 +13,7 @@ from transduce.cli.messages import announce, log
 from transduce.cli.options import (
     Conflict,
     EngineOptions,
+    ForceOption,
     FromOption,
     ModelsOption,
     ToOption,
@@ -24,7 +25,14 @@ from transduce.cli.outputs import refuse_compression, refuse_overwriting, requir
 from transduce.cli.request_record import request
 from transduce.errors import ConfigError
 from transduce.features import HOOKS
-from transduce.files.document_formats import BINARY_SUFFIXES, DOCUMENT_SUFFIXES, MARKUP_SUFFIXES, TEXT, document_format
+from transduce.files.document_formats import (
+    BINARY_SUFFIXES,
+    DOCUMENT_SUFFIXES,
+    MARKUP_SUFFIXES,
+    OUTPUT_FORMATS,
+    TEXT,
+    document_format,
+)
 from transduce.files.files import uncompressed
 from transduce.files.languages import ModelLanguages, base_language, language_of_name
 from transduce.files.pair_formats import TSV, has_rows
@@ -42,8 +50,8 @@ class DocumentOptions:
     format: Annotated[
         str | None,
         typer.Option(
-            help="Format of documents: docx, html, md, odt, po, srt, tmx, vtt, xliff; or text, one output line for "
-            "each input line.",
+            help="Format of documents: docx, html, md, odt, pdf, po, srt, tmx, vtt, xliff; or text, one output line "
+            "for each input line.",
             metavar="NAME",
             show_default="by the file's name",
         ),
@@ -234,6 +242,7 @@ def translate(
             show_default="standard output",
         ),
     ] = None,
+    force: ForceOption = False,
     *,
     of_documents: DocumentOptions,
     of_lines: LineOptions,
@@ -242,11 +251,12 @@ def translate(
     options: SearchOptions,
     of_engine: EngineOptions,
 ) -> None:
-    """Translate text, one output line for each input line, or documents.
+    """Translate text, line by line, or documents.
 
     An argument that names a file is read; any other is text, unless it looks like the path of a missing file. The
     translation of a document is a document, written to --out or, by default, next to it with the target language in its
-    name. A search option that is not given has the value stored with the model, usually the default shown here.
+    name. An existing file is replaced only with --force. A search option that is not given has the value stored
+    with the model, usually the default shown here.
 
     Of rows, all columns are kept, and the translation is the column tgt.
     """
@@ -255,6 +265,8 @@ def translate(
     documents = _find_documents(inputs, of_documents.format)
     out = None if out == STANDARD_OUTPUT and not documents else out
     _refuse_options(arguments, inputs, documents, out, options, of_documents, of_lines, of_text, of_ray)
+    if out and not of_ray.ray:
+        refuse_overwriting(out, inputs, force=force, resume=of_lines.resume, resumable=not documents)
     wording = of_text.wording
     loading = {
         "device": of_engine.device,
@@ -272,6 +284,7 @@ def translate(
             to,
             column=of_lines.column,
             resume=of_lines.resume,
+            force=force,
             workers=of_ray.workers,
             threads=of_engine.threads,
         )
@@ -300,8 +313,9 @@ def translate(
     if of_lines.explain:
         explain_lines(translator, inputs, of_lines.column, to=to, **wording)
     elif documents:
+        again = of_documents.retranslate
         HOOKS["translate_documents"](
-            translator, documents, out, to=to, source=from_, retranslate=of_documents.retranslate, **wording
+            translator, documents, out, to=to, source=from_, retranslate=again, force=force, **wording
         )
     else:
         _translate_lines(translator, folders, inputs, out, of_lines, shard, to, wording)
@@ -318,7 +332,7 @@ def _refuse_options(
     of_text: TextOptions,
     of_ray: RayOptions,
 ) -> None:
-    """Raise an error if options do not fit together or the inputs, or if the output would overwrite an input."""
+    """Raise an error if options do not fit together or the inputs."""
     refuse_conflicts(
         _CONFLICTS,
         {
@@ -336,8 +350,6 @@ def _refuse_options(
         of_text,
         of_ray,
     )
-    if out:
-        refuse_overwriting(out, inputs)
 
 
 def _translate_lines(
@@ -423,11 +435,11 @@ def _check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
     """Raise an error if the name of the output promises another format than that of the document, or has no folder."""
     wanted, suffix = document_format(out), out.suffix.lower()
     for path, name in documents:
-        if wanted not in (None, TEXT, name) or suffix in BINARY_SUFFIXES or has_rows(out) or suffix in TSV.suffixes:
-            ending = DOCUMENT_SUFFIXES[name][0]
-            raise ConfigError(
-                f"--out {out}: the translation of {path} has its format, {name}; end its name in {ending}"
-            )
+        formats = OUTPUT_FORMATS.get(name, (name,))
+        if wanted not in (None, TEXT, *formats) or suffix in BINARY_SUFFIXES or has_rows(out) or suffix in TSV.suffixes:
+            told = f"is written as {' or '.join(formats)}" if name in OUTPUT_FORMATS else f"has its format, {name}"
+            endings = " or ".join(DOCUMENT_SUFFIXES[name][0] for name in formats)
+            raise ConfigError(f"--out {out}: the translation of {path} {told}; end its name in {endings}")
     require_folder_of(out)
 
 
