@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from transduce.encoders.text_encoder import Filling, TextEncoder
     from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
     from transduce.files.html_page import HtmlPage
-    from transduce.language_model.generation import Generation, GenerationEvent, TextScore
-    from transduce.language_model.generator import Generator
+    from transduce.language_model.generator import Generation, GenerationEvent, Generator, TextScore
     from transduce.models.any_model import AnyModel
     from transduce.models.model import Model
     from transduce.parsing.parser import Parser
@@ -86,8 +85,7 @@ else:
         "transduce.encoders.text_encoder": ["Filling", "TextEncoder"],
         "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
         "transduce.files.html_page": ["HtmlPage"],
-        "transduce.language_model.generation": ["Generation", "GenerationEvent", "TextScore"],
-        "transduce.language_model.generator": ["Generator"],
+        "transduce.language_model.generator": ["Generation", "GenerationEvent", "Generator", "TextScore"],
         "transduce.models.any_model": ["AnyModel"],
         "transduce.models.model": ["Model"],
         "transduce.parsing.parser": ["Parser"],

@@ -108,16 +108,16 @@ FEATURES = {
     ),
     "parsing": Feature(
         tasks={"parse": "transduce.parsing.task:Parse"},
-        evaluations={"parse": "transduce.parsing.evaluate:evaluate_trees"},
+        evaluations={"parse": "transduce.parsing.task:evaluate_trees"},
         uses={"parse": "use it with: transduce parse"},
         readers={"trees": "transduce.parsing.trees:TREES"},
         commands={"parse": "transduce.parsing.command:parse"},
     ),
     "encoders": Feature(
-        tasks={"masked": "transduce.encoders.masked:Masked", "denoise": "transduce.encoders.denoise:Denoise"},
+        tasks={"masked": "transduce.encoders.pretraining:Masked", "denoise": "transduce.encoders.pretraining:Denoise"},
         task_settings={
-            "masked": "transduce.encoders.masked:MaskedConfig",
-            "denoise": "transduce.encoders.denoise:DenoiseConfig",
+            "masked": "transduce.encoders.pretraining:MaskedConfig",
+            "denoise": "transduce.encoders.pretraining:DenoiseConfig",
         },
         uses={
             "masked": "use it with: transduce fill",
@@ -131,23 +131,23 @@ FEATURES = {
     "classification": Feature(
         tasks={"classify": "transduce.classification.task:Classify"},
         task_settings={"classify": "transduce.classification.task:ClassifyConfig"},
-        evaluations={"classify": "transduce.classification.evaluate:evaluate_classes"},
+        evaluations={"classify": "transduce.classification.task:evaluate_classes"},
         uses={"classify": "use it with: transduce classify"},
         readers={
             "labelled": "transduce.classification.labelled:LABELLED",
             "images": "transduce.classification.labelled:IMAGES",
         },
         commands={"classify": "transduce.classification.command:classify"},
-        front_ends={"image": "transduce.classification.patches:Patches"},
+        front_ends={"image": "transduce.classification.classifier:Patches"},
     ),
     "speech": Feature(
         tasks={"transcribe": "transduce.speech.task:Transcribe"},
         task_settings={"transcribe": "transduce.speech.task:TranscribeConfig"},
-        evaluations={"transcribe": "transduce.speech.evaluate:evaluate_speech"},
+        evaluations={"transcribe": "transduce.speech.task:evaluate_speech"},
         uses={"transcribe": "use it with: transduce transcribe"},
         readers={"speech": "transduce.speech.sound:SPEECH"},
         commands={"transcribe": "transduce.speech.command:transcribe"},
-        front_ends={"audio": "transduce.speech.frames:Frames"},
+        front_ends={"audio": "transduce.speech.sound:Frames"},
     ),
     "predecessors": Feature(
         models={
@@ -158,7 +158,7 @@ FEATURES = {
             "recurrent": "transduce.predecessors.recurrent:RecurrentConfig",
             "convolutional": "transduce.predecessors.convolutional:ConvolutionalConfig",
         },
-        hooks={"variant_layers": "transduce.predecessors.variant_layers:VariantLayerConfig"},
+        hooks={"variant_layers": "transduce.predecessors.variants:VariantLayerConfig"},
     ),
     "fast": Feature(
         hooks={

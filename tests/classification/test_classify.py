@@ -1,4 +1,4 @@
-"""Classification through the command line: texts and images."""
+"""Classification through the command line: texts and images; scores are counted by hand."""
 
 import gzip
 import json
@@ -13,6 +13,7 @@ from commands import complaint, copied_until, metrics
 from toy_run import as_sets, write_lines
 
 from transduce.classification.classifier import Classifier
+from transduce.classification.task import ClassScores
 from transduce.errors import DataError
 from transduce.models.folder import load_model
 
@@ -333,3 +334,10 @@ def test_mistakes_with_images_are_one_line(
     np.savez(images.folder / "wide.npz", x=np.zeros((2, 8, 16), np.uint8), y=[0, 1])
     words = ["train", "--task", "classify", "--style", "vit", *files, "--out", "new"]
     assert message in complaint(transduce(*words, cwd=images.folder))
+
+
+def test_class_scores() -> None:
+    scores = ClassScores.of([0, 0, 1, 1, 1], [0, 1, 1, 1, 0], ["a", "b", "never"])
+    assert scores.accuracy == 60
+    assert scores.to_table()["counts"] == [[1, 1, 0], [1, 2, 0], [0, 0, 0]]
+    assert scores.macro_f1 == pytest.approx(100 * (1 / 2 + 2 / 3) / 2)

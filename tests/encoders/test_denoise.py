@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transduce.data.packing import PackedBatch
-from transduce.encoders.denoise import Denoise, DenoiseConfig
+from transduce.encoders.pretraining import Denoise, DenoiseConfig
 from transduce.errors import ConfigError
 from transduce.tokenizers.symbols import MASK, SENTINELS
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transduce.data.packing import fill
-from transduce.encoders.masked import Masked, MaskedConfig
+from transduce.encoders.pretraining import Masked, MaskedConfig
 from transduce.errors import ConfigError
 from transduce.tokenizers.symbols import MASK
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD

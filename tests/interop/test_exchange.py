@@ -23,9 +23,8 @@ from transduce.models.folder import SavedModel, load_model, save_model
 from transduce.nn.positions import marian_sinusoids
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
-from transduce.tokenizers.sentencepiece_file import rename_pieces
 from transduce.tokenizers.symbols import language_tag
-from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
+from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig, rename_pieces
 
 SIZES: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "num_heads": 4}
 MARIAN: dict[str, Any] = {

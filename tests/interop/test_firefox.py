@@ -23,7 +23,7 @@ from transduce.interop.import_model import import_model
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import load_model
 from transduce.nn.segments import Segments
-from transduce.predecessors.ssru import SSRU
+from transduce.predecessors.variants import SSRU
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine

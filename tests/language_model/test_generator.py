@@ -12,8 +12,7 @@ from transduce.data.batch import Batch
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.fast.native.language_model import NativeLanguageModel
 from transduce.fast.native.library import load_library
-from transduce.language_model.generation import TextStream
-from transduce.language_model.generator import Generator
+from transduce.language_model.generator import Generator, TextStream
 from transduce.search.sampling import sampler
 from transduce.tokenizers.tokenizer import BOS, Tokenizer, TokenizerConfig
 

@@ -10,14 +10,14 @@ from torch import Tensor
 from transformers_family import V, bart, gpt2, llama, marian, ours_of, t5, t5_untied, texts
 from transformers_models import assert_close, randomized, transformers
 
-from transduce.classification.patches import Patches
+from transduce.classification.classifier import Patches
 from transduce.data.batch import Batch
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnly
 from transduce.models.model import Model
 from transduce.nn.segments import Segments
-from transduce.speech.frames import Frames
+from transduce.speech.sound import Frames
 
 RELATIVE = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
 BERT = {

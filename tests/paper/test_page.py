@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from transduce.errors import RunError
-from transduce.paper.scores import trained_scores_section
+from transduce.paper.comparisons import table4_section
 from transduce.paper.section import Chart, Claim, Results, Section, Table, section_text, write_page
-from transduce.paper.table4 import table4_section
+from transduce.paper.variations import trained_scores_section
 
 SECTION = Section(
     title="Table 1: <b>",

@@ -38,7 +38,7 @@ Steps.gradients = stop
 """
 
 ONLY_TRAIN = """
-import transduce.paper.table2 as table2, transduce.paper.table3 as table3
+import transduce.paper.comparisons as table2, transduce.paper.variations as table3
 table2._cost_claims = lambda *_: ()
 table3.parameters_of = lambda *_: 65_000_000
 """
@@ -115,7 +115,7 @@ def test_models_of_table_2_are_trained_and_compared(transduce: CommandLine, fold
 
 
 def test_models_with_other_scores_are_trained(transduce: CommandLine, folder: Path) -> None:
-    narrow = "import transduce.paper.scores as scores; scores.TRAINED_WIDTHS = (8,)"
+    narrow = "import transduce.paper.variations as scores; scores.TRAINED_WIDTHS = (8,)"
     words = ["paper", "scores", *TABLE3[2:], "--set", "model.num_heads=2", "--steps", "2"]
     outcome = transduce(*words, cwd=folder, before=ONLY_TRAIN + narrow)
     assert outcome.code == 0, outcome.err
@@ -163,7 +163,7 @@ def test_mistakes_are_named(transduce: CommandLine, folder: Path, words: list[st
 def test_all_measures_what_needs_no_training(transduce: CommandLine, tmp_path: Path) -> None:
     # The parameters of table 3 are counted by the test of `paper table3` without text.
     faster = """
-import transduce.paper.table1 as table1, transduce.paper.table3 as table3
+import transduce.paper.measured as table1, transduce.paper.variations as table3
 table1._LENGTHS, table1.measure_table1.__defaults__ = (16, 32), ((16, 32), 0.0)
 table3.parameters_of = lambda *_: 65_000_000
 """

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from transduce.errors import ConfigError
+from transduce.paper.comparisons import models_named, table2_section, training_flops
 from transduce.paper.section import Results
-from transduce.paper.table2 import models_named, table2_section, training_flops
-from transduce.paper.training import tokens_seen
+from transduce.paper.variations import tokens_seen
 
 
 def test_training_flops_of_the_transformer_are_six_per_weight_and_token() -> None:
@@ -44,7 +44,7 @@ def run(bleu: float, architecture: str = "encoder_decoder") -> dict[str, Any]:
 
 def test_models_are_compared_for_each_corpus_and_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The next test counts the FLOPs of the paper's models, which takes seconds.
-    monkeypatch.setattr("transduce.paper.table2._cost_claims", lambda *_: [])
+    monkeypatch.setattr("transduce.paper.comparisons._cost_claims", lambda *_: [])
     results = Results(tmp_path)
     results.add_row("table2", "en-de-8-minutes-base", run(25.0))
     results.add_row("table2", "en-de-8-minutes-recurrent", run(20.0, "recurrent"))

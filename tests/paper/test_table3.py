@@ -7,7 +7,7 @@ import pytest
 
 from transduce.errors import ConfigError
 from transduce.paper.section import Results
-from transduce.paper.table3 import VARIATIONS, VOCABULARY, parameters_of, rows_named, table3_section, verdict_of
+from transduce.paper.variations import VARIATIONS, VOCABULARY, parameters_of, rows_named, table3_section, verdict_of
 
 ROWS = {row.name: row for row in VARIATIONS}
 
@@ -64,7 +64,7 @@ def trained(perplexity: float, bleu: float) -> dict[str, Any]:
 @pytest.fixture
 def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not count parameters, which takes a second."""
-    monkeypatch.setattr("transduce.paper.table3.parameters_of", lambda _: 65_000_000)
+    monkeypatch.setattr("transduce.paper.variations.parameters_of", lambda _: 65_000_000)
 
 
 def test_signs_are_compared_beyond_two_standard_deviations(tmp_path: Path, uncounted: None) -> None:

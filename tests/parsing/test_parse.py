@@ -14,8 +14,8 @@ from transduce import train
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.fast.limits import search_limits
 from transduce.models.folder import load_model
-from transduce.parsing.evaluate import score_trees
 from transduce.parsing.parser import Parser
+from transduce.parsing.task import score_trees
 from transduce.parsing.trees import Tree, read_tree, read_trees
 from transduce.search.options import SearchConfig
 from transduce.translation.translator import Translator

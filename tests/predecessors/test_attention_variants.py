@@ -12,7 +12,7 @@ from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfi
 from transduce.nn.attention import attend, attention_weights, reference
 from transduce.nn.kinds import AttentionVariant
 from transduce.nn.segments import Segments
-from transduce.predecessors.attention_variants import attend_variant, restricted_attention, scores, variant_weights
+from transduce.predecessors.variants import restricted_attention, scores, variant_weights, weighted_values
 
 LENGTHS = [3, 1, 6, 0, 4]
 H, K = 2, 4
@@ -26,7 +26,8 @@ def inputs(count: int) -> list[Tensor]:
 @pytest.mark.parametrize("causal", [False, True])
 def test_without_options_it_is_the_papers_attention(causal: bool) -> None:
     (q, k, v), segments = inputs(3), Segments.of_lengths(LENGTHS)
-    found = attend_variant(q, k, v, segments, segments, AttentionVariant(), causal=causal)
+    weights = variant_weights(q, k, segments, segments, AttentionVariant(), causal=causal)
+    found = weighted_values(weights, v, segments, segments)
     torch.testing.assert_close(found, reference(q, k, v, segments, segments, causal))
     weights = variant_weights(q, k, segments, segments, AttentionVariant(), causal=causal)
     torch.testing.assert_close(weights, attention_weights(q, k, segments, segments, causal))
@@ -65,7 +66,8 @@ def test_every_weight_is_its_formula(score: str, causal: bool, neighbourhood: in
 def test_windows_give_what_the_mask_gives(neighbourhood: int) -> None:
     q, k, v = (torch.randn(13, 1, K, generator=torch.Generator().manual_seed(n)).double() for n in range(3))
     segments = Segments.of_lengths([13])
-    expected = attend_variant(q, k, v, segments, segments, AttentionVariant(neighbourhood=neighbourhood))[:, 0]
+    weights = variant_weights(q, k, segments, segments, AttentionVariant(neighbourhood=neighbourhood))
+    expected = weighted_values(weights, v, segments, segments)[:, 0]
     torch.testing.assert_close(restricted_attention(q[:, 0], k[:, 0], v[:, 0], neighbourhood), expected)
 
 

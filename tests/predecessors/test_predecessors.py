@@ -17,9 +17,9 @@ from transduce.models.registry import build_config, create_model
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.observe import observe_attention
 from transduce.nn.segments import Segments
-from transduce.predecessors.additive_attention import additive_scores, masked_softmax
 from transduce.predecessors.convolutional import ConvolutionalModel, GatedConvolution
-from transduce.predecessors.recurrent import RecurrentModel
+from transduce.predecessors.recurrent import RecurrentModel, additive_scores
+from transduce.predecessors.variants import masked_softmax
 from transduce.search.beam import beam_search
 from transduce.search.options import SearchConfig
 from transduce.search.search import search

@@ -1,6 +1,7 @@
-"""Training of speech recognition through the command line."""
+"""Training of speech recognition through the command line, and scores of transcripts, counted by hand."""
 
 import json
+import random
 import shutil
 import wave
 from pathlib import Path
@@ -13,6 +14,7 @@ from toy_run import as_sets, write_lines
 
 from transduce.errors import DataError
 from transduce.speech.sound import read_sound, to_samples
+from transduce.speech.task import edits, exact_match, word_error_rate
 from transduce.speech.transcriber import Transcriber
 
 pytest.importorskip("soundfile")
@@ -160,3 +162,29 @@ def test_samples_of_the_python_interface_are_checked(folder: Path) -> None:
 def test_a_speech_model_does_not_translate(transduce: Any, folder: Path) -> None:
     outcome = transduce("translate", "-m", "run", "x", cwd=folder)
     assert "was trained for the task transcribe; use it with: transduce transcribe" in complaint(outcome)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "count"),
+    [("", "", 0), ("a b", "", 2), ("", "a", 1), ("a b c", "a c", 1), ("a b c", "a x c", 1), ("b a", "a b", 2)],
+)
+def test_edits(first: str, second: str, count: int) -> None:
+    assert edits(first.split(), second.split()) == edits(second.split(), first.split()) == count
+
+
+def test_edits_follow_the_recurrence() -> None:
+    def defined(a: str, b: str) -> int:
+        if not a or not b:
+            return len(a) + len(b)
+        replaced = defined(a[1:], b[1:]) + (a[0] != b[0])
+        return min(replaced, defined(a[1:], b) + 1, defined(a, b[1:]) + 1)
+
+    chance = random.Random(0)
+    for _ in range(60):
+        a, b = ("".join(chance.choices("xyz", k=chance.randint(0, 6))) for _ in range(2))
+        assert edits(list(a), list(b)) == defined(a, b)
+
+
+def test_word_error_rate_counts_the_words_of_all_references() -> None:
+    assert word_error_rate(["a b", "c"], ["a x", "c d"]) == 50
+    assert exact_match(["a  b", "c"], ["a b", "c d"]) == 50

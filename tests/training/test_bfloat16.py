@@ -24,7 +24,7 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.lookup import lookup
 from transduce.nn.loss import smoothed_cross_entropy
 from transduce.nn.norm import LayerNorm
-from transduce.speech.frames import WINDOW
+from transduce.speech.sound import WINDOW
 from transduce.training import measured as measuring
 from transduce.training import resolve as starting
 from transduce.training.api import train

@@ -12,8 +12,7 @@ from transduce.classification.task import Classify, ClassifyConfig
 from transduce.data.batch import to_device
 from transduce.data.packing import fill
 from transduce.data.shards import TokenShards, write_index, write_shard
-from transduce.encoders.denoise import Denoise, DenoiseConfig
-from transduce.encoders.masked import Masked
+from transduce.encoders.pretraining import Denoise, DenoiseConfig, Masked
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.registry import create_model

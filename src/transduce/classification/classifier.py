@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transduce.classification.labelled import Image, load_image
+from transduce.config import require
 from transduce.data.batch import Batch, Stream, batches_by_length
 from transduce.errors import DataError, ModelError
 from transduce.files.texts import require_texts
-from transduce.models.encoder_only import EncoderOnly
-from transduce.models.folder import find_model, load_model
+from transduce.models.encoder_only import EncoderOnly, EncoderOnlyConfig
+from transduce.models.ensemble import open_model
 from transduce.models.loaded import Loaded, remember_arguments
-from transduce.nn.device import pick_device
+from transduce.nn.dropout import Dropout
+from transduce.nn.linear import projections
 from transduce.nn.segments import Segments
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.tokenizer import BOS, EOS
@@ -59,10 +61,7 @@ class Classifier(Loaded):
     @remember_arguments
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "Classifier":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint)."""
-        folder = find_model(Path(path))
-        if threads:
-            torch.set_num_threads(threads)
-        saved = load_model(folder, pick_device(device))
+        folder, saved = open_model(path, device=device, threads=threads)
         labels = saved.facts.get("labels", [])
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             raise ModelError(f"{folder}: facts.labels must be a list of names")
@@ -130,3 +129,41 @@ class Classifier(Loaded):
         if array.dtype != np.uint8:
             raise DataError(f"the pixels of an image must be bytes (uint8) from 0 to 255, not {array.dtype}")
         return array.reshape(-1)
+
+
+class Patches(nn.Module):
+    """Images of H x W pixels to H W / P^2 vectors of patches, each projected, after the vector of the class token."""
+
+    def __init__(self, config: EncoderOnlyConfig) -> None:
+        super().__init__()
+        self.height, self.width, self.channels = config.image_height, config.image_width, config.channels
+        require(min(self.height, self.width) > 0, "a model that reads images needs image_height and image_width")
+        self.size = config.patch_size
+        self.count = (self.height // self.size) * (self.width // self.size)
+        self.project = projections(self.channels * self.size**2, [config.d_model])
+        self.class_token_D = nn.Parameter(torch.randn(config.d_model) * 0.02)
+        self.positions_TD = nn.Parameter(torch.randn(self.count + 1, config.d_model) * 0.02)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, pixel_N: Tensor, _: Segments) -> tuple[Tensor, Segments]:
+        """The pixels of equal images, packed row by row with their channels, as bytes; 0 to 255 become -1 to 1."""
+        pixels_BHWC = pixel_N.view(-1, self.height, self.width, self.channels)
+        return self.embed(pixels_BHWC.to(self.project.weight.dtype) / 127.5 - 1)
+
+    def embed(self, pixels_BHWC: Tensor) -> tuple[Tensor, Segments]:
+        """Images of real numbers to vectors."""
+        size = self.size
+        patches_BTX = (
+            pixels_BHWC.unflatten(1, (-1, size))
+            .unflatten(3, (-1, size))
+            .permute(0, 1, 3, 5, 2, 4)
+            .flatten(3)
+            .flatten(1, 2)
+        )  # rows of patches, patches of a row, then channels, rows and columns of a patch
+        B = len(patches_BTX)
+        class_B1D = self.class_token_D.expand(B, 1, -1)
+        x_BTD = torch.cat([class_B1D, self.project(patches_BTX.flatten(0, 1)).unflatten(0, (B, -1))], dim=1)
+        x_ND = self.dropout(x_BTD + self.positions_TD).flatten(0, 1)
+        T = self.count + 1
+        offsets_B1 = torch.arange(0, (B + 1) * T, T, dtype=torch.int32, device=x_ND.device)
+        return x_ND, Segments(offsets_B1, T, B * T)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transduce.cli.messages import warn_of_cut_texts
-from transduce.cli.options import DeviceOption, ThreadsOption, model_option
+from transduce.cli.options import DeviceOption, ThreadsOption, model_option, text_argument
 
 if TYPE_CHECKING:
     from transduce.classification.classifier import Classifier, Input
@@ -21,10 +21,8 @@ _AT_ONCE = 1024
 def classify(
     inputs: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Text in quotes, or a file with a text on each line; for a model of images, image files.",
-            metavar="TEXT_OR_FILE",
-            show_default="each line of standard input",
+        text_argument(
+            "Text in quotes, or a file with a text on each line; for a model of images, image files.", "TEXT_OR_FILE"
         ),
     ] = None,
     model: Annotated[Path | None, model_option("A run or a model folder of the task classify.")] = None,

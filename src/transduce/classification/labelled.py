@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,32 +45,34 @@ def read_labelled(corpus: Corpus, report: ReadReport, *, reverse: bool = False) 
     report.noun = "text"
     for files in corpus:
         name = single_file(files)
-        suffix = format_suffix(Path(name))
-        table = is_table(Path(name))
-        if suffix not in (*TSV.suffixes, *JSONL.suffixes) and not table:
-            raise DataError(f"{name}: labelled texts are .tsv (text, tab, label) or .jsonl (text and label)")
-        rows = _table_rows(Path(name)) if table else _rows(Path(name), is_json=suffix in JSONL.suffixes)
-        for number, row in rows:
-            if isinstance(row, str):
-                report.note(row, name, number)
+        for number, parse in _rows(name):
+            try:
+                row = parse()
+            except UnusableError as problem:
+                report.note(str(problem), name, number)
             else:
                 report.pairs += 1
                 yield row
     require_usable(corpus, report, "labelled text")
 
 
-def _rows(path: Path, *, is_json: bool) -> Iterator[tuple[int, tuple[str, str] | str]]:
-    """The line number of each row, with its text and label, or the problem with it."""
-    parse: Callable[[bytes | None, Columns], tuple[str, str]] = _parse_json if is_json else _parse_tsv
-    columns = (0, 1)
-    for number, raw in enumerate(raw_lines(path), start=1):
-        if number == 1 and raw is not None and not is_json and (named := _named_columns(raw)):
-            columns = named
-            continue
-        try:
-            yield number, parse(raw, columns)
-        except UnusableError as problem:
-            yield number, str(problem)
+def _rows(name: str) -> Iterator[tuple[int, Callable[[], tuple[str, str]]]]:
+    """The number of each line or row, and what gives its text and label, or raises an UnusableError."""
+    path, suffix = Path(name), format_suffix(Path(name))
+    if is_table(path):
+        for number, row in enumerate(read_table(path, (*_TEXT_NAMES, _LABEL_NAME)), start=1):
+            yield number, partial(_text_and_label, row)
+    elif suffix in (*TSV.suffixes, *JSONL.suffixes):
+        columns = (0, 1)
+        for number, raw in enumerate(raw_lines(path), start=1):
+            if suffix in JSONL.suffixes:
+                yield number, partial(_parse_json, raw)
+            elif number == 1 and raw is not None and (named := _named_columns(raw)):
+                columns = named
+            else:
+                yield number, partial(_parse_tsv, raw, columns)
+    else:
+        raise DataError(f"{name}: labelled texts are .tsv (text, tab, label) or .jsonl (text and label)")
 
 
 def _named_columns(raw: bytes) -> Columns | None:
@@ -89,7 +92,7 @@ def _parse_tsv(raw: bytes | None, columns: Columns) -> tuple[str, str]:
     return text, label
 
 
-def _parse_json(raw: bytes | None, _: Columns) -> tuple[str, str]:
+def _parse_json(raw: bytes | None) -> tuple[str, str]:
     row = decode(raw)
     try:
         return _text_and_label(json.loads(row))
@@ -106,14 +109,6 @@ def _text_and_label(row: Any) -> tuple[str, str]:
         return decode(text.encode()).strip(), decode(" ".join(str(label).split()).encode())
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
         raise UnusableError(BAD_ROW) from None
-
-
-def _table_rows(path: Path) -> Iterator[tuple[int, tuple[str, str] | str]]:
-    for number, row in enumerate(read_table(path, (*_TEXT_NAMES, _LABEL_NAME)), start=1):
-        try:
-            yield number, _text_and_label(row)
-        except UnusableError as problem:
-            yield number, str(problem)
 
 
 LABELLED = Reader(("text", "label"), read_labelled, labels=True)

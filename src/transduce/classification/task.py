@@ -1,5 +1,6 @@
 """Classification of texts or images, scored by accuracy and macro F1."""
 
+import json
 import random
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -7,17 +8,22 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.classification.evaluate import ClassScores
+from transduce.classification.classifier import Classifier
+from transduce.classification.labelled import IMAGES, LABELLED
+from transduce.cli.evaluate import Evaluation, read_test_set
+from transduce.cli.messages import warn_of_cut_texts
 from transduce.config import require
 from transduce.data.batch import Batch
 from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
 from transduce.data.plan import BatchPlan, EqualPlan, Plan
 from transduce.data.shards import TokenShards
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
+from transduce.files.texts import one_line
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS
@@ -170,3 +176,78 @@ class Classify(Task):
                 for (text, label), guess in zip(first, predicted, strict=False)
             ]
         return ValidationScore(scores.accuracy, samples, {"macro_f1": scores.macro_f1}, confusion=scores.to_table())
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """Counts of predictions: one row for each right class, one column for each predicted class."""
+
+    labels: Sequence[str]
+    counts_CC: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, right: Sequence[int], predicted: Sequence[int], labels: Sequence[str]) -> "ClassScores":
+        """Count the right and the predicted class of each example."""
+        counts_CC = np.zeros((len(labels), len(labels)), np.int64)
+        np.add.at(counts_CC, (np.asarray(right, np.int64), np.asarray(predicted, np.int64)), 1)
+        return cls(labels, counts_CC)
+
+    @property
+    def accuracy(self) -> float:
+        """Percentage of the examples whose class is predicted."""
+        return 100 * float(np.trace(self.counts_CC)) / max(1, int(self.counts_CC.sum()))
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean F1 of the classes that occur, right or predicted, in percent."""
+        right, both = np.diag(self.counts_CC), self.counts_CC.sum(axis=0) + self.counts_CC.sum(axis=1)
+        occurs = both > 0
+        return 100 * float((2 * right[occurs] / both[occurs]).mean()) if occurs.any() else 0.0
+
+    def to_table(self) -> dict[str, Any]:
+        """The confusion matrix in JSON's types."""
+        return {"labels": list(self.labels), "counts": self.counts_CC.tolist()}
+
+
+def evaluate_classes(request: Evaluation) -> None:
+    """Print accuracy, macro F1 and the confusion matrix of a classifier on labelled texts or images."""
+    request.require_effect()
+    src, refs, test = request.src, request.refs, request.test
+    by_itself = len(request.folders) == 1 and not request.hyps and not request.out
+    if not by_itself or (test is None) != (src is not None and len(refs) == 1):
+        raise ConfigError(
+            "a classifier is evaluated by itself, with labelled texts or images: give --test, or --src and --ref "
+            "with images and labels as IDX files"
+        )
+    files = (str(test),) if test else (str(src), str(refs[0]))
+    (folder,) = request.folders
+    classifier = Classifier.load(folder, device=request.device, threads=request.threads)
+    reader = IMAGES if classifier.reads_images else LABELLED
+    inputs, labels = zip(*read_test_set(reader.read, *files), strict=True)
+    number = {label: index for index, label in enumerate(classifier.labels)}
+    if unknown := sorted(set(labels) - number.keys()):
+        raise DataError(f"{' + '.join(files)}: the label {unknown[0]} is not a class of {folder}")
+    predicted = classifier.probabilities(inputs).argmax(axis=1)
+    warn_of_cut_texts(classifier.texts_cut, classifier.max_length)
+    scores = ClassScores.of([number[label] for label in labels], predicted.tolist(), classifier.labels)
+    if request.as_json:
+        table: dict[str, Any] = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1, "examples": len(labels)}
+        print(json.dumps(table | {"confusion": scores.to_table()}, ensure_ascii=False, indent=1))
+        return
+    print(f"Accuracy  {scores.accuracy:6.2f}   of {len(labels):,} examples")
+    print(f"Macro F1  {scores.macro_f1:6.2f}")
+    print()
+    _print_matrix(scores.labels, scores.counts_CC.tolist())
+
+
+def _print_matrix(labels: Any, counts: list[list[int]]) -> None:
+    """A row for each right class, a column for each predicted class."""
+
+    rows = [
+        ["class / predicted", *labels],
+        *([label, *map(str, row)] for label, row in zip(labels, counts, strict=True)),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        print(one_line("  ".join([first.ljust(widths[0]), *cells])))

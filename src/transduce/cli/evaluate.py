@@ -1,9 +1,9 @@
 """`transduce evaluate`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -25,9 +25,11 @@ from transduce.cli.options import (
 )
 from transduce.errors import ConfigError, ModelError
 from transduce.features import Registry, feature_with
+from transduce.files.pairs import ReadReport
 from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchOptions
 from transduce.training.train_config import BleuTokenizer
 
+T = TypeVar("T")
 TRANSLATE = "translate"
 """The task of models whose card names none, and of translations that are given."""
 
@@ -80,6 +82,15 @@ class Evaluation:
                 raise ConfigError(f"--{option.replace('_', '-')} has no effect {reason}; leave it out")
         if self.mbr and "mbr" not in effective:
             raise ConfigError("--mbr has an effect on parsers only; leave it out")
+
+
+def read_test_set(read: Callable[..., Iterable[T]], *files: str) -> list[T]:
+    """Every example of a test set, of which none may be left out; `read` is that of a reader (files/readers.py)."""
+    report = ReadReport()
+    examples = list(read([files], report))
+    if report.left_out:
+        raise ConfigError(f"{' + '.join(files)} cannot be a test set: {'; '.join(report.lines())}")
+    return examples
 
 
 EVALUATIONS: Registry[Callable[[Evaluation], None]] = Registry("evaluations")

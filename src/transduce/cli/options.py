@@ -135,6 +135,11 @@ StyleOption = Annotated[
 ]
 
 
+def text_argument(help: str, metavar: str = "TEXT") -> Any:
+    """Texts that a command reads from standard input if no argument gives them."""
+    return typer.Argument(help=help, metavar=metavar, show_default="each line of standard input")
+
+
 def scored_together(models: Sequence[Path], ensemble: bool) -> list[list[Path]]:
     """The models of each system to score: all of an ensemble, otherwise one."""
     if ensemble and len(models) < 2:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.messages import warn_of_cut_texts
-from transduce.cli.options import DeviceOption, ForceOption, ThreadsOption, model_option
+from transduce.cli.options import DeviceOption, ForceOption, ThreadsOption, model_option, text_argument
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _AT_ONCE = 4096
@@ -22,12 +22,7 @@ _DIGITS = 7
 
 def fill(
     texts: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Text with <mask> in place of a token, in quotes; may be repeated.",
-            metavar="TEXT",
-            show_default="each line of standard input",
-        ),
+        list[str] | None, text_argument("Text with <mask> in place of a token, in quotes; may be repeated.")
     ] = None,
     model: Annotated[Path | None, model_option("A run or a model folder of the task masked.")] = None,
     top: Annotated[int, typer.Option(help="Number of tokens for each mask.", min=1)] = 5,
@@ -71,11 +66,7 @@ def _column(text: str) -> str:
 def embed(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Text in quotes, or a file with a text on each line; may be repeated.",
-            metavar="TEXT_OR_FILE",
-            show_default="each line of standard input",
-        ),
+        text_argument("Text in quotes, or a file with a text on each line; may be repeated.", "TEXT_OR_FILE"),
     ] = None,
     model: Annotated[Path | None, model_option("A run or a model folder of the architecture encoder_only.")] = None,
     out: Annotated[

@@ -17,9 +17,8 @@ from transduce.data.batch import Batch, batches_by_length
 from transduce.errors import DataError, ModelError
 from transduce.files.texts import require_text, require_texts
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
-from transduce.models.folder import find_model, load_model
+from transduce.models.ensemble import open_model
 from transduce.models.loaded import Loaded, remember_arguments
-from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import BYTE_TOKEN, MASK, SPACE_MARK, unescape
@@ -68,10 +67,7 @@ class TextEncoder(Loaded):
     @remember_arguments
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "TextEncoder":
         """Load a model folder or a run (its finished model, otherwise its newest checkpoint)."""
-        folder = find_model(Path(path))
-        if threads:
-            torch.set_num_threads(threads)
-        saved = load_model(folder, pick_device(device))
+        folder, saved = open_model(path, device=device, threads=threads)
         try:
             facts = saved.facts
             length, pooling = facts.get("max_length", 512), facts.get("pooling", "mean")

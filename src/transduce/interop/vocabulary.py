@@ -29,9 +29,8 @@ from transduce.tokenizers.imported import (
     import_tokenizers,
     parse_tokenizer,
 )
-from transduce.tokenizers.sentencepiece_file import rename_pieces
 from transduce.tokenizers.symbols import language_tag
-from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.tokenizers.tokenizer import Tokenizer, rename_pieces
 
 NEVER = -1e4
 """Bias of a token that must not receive probability: e^-10,000 is 0 in float32."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transduce.cli.messages import log
-from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, model_option, search_options
+from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, model_option, search_options, text_argument
 from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions
 
 if TYPE_CHECKING:
@@ -29,12 +29,7 @@ _WINDOW = 256
 @search_options(*SAMPLING_OPTIONS)
 def generate(
     prompts: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Text to continue, in quotes; may be repeated.",
-            metavar="PROMPT",
-            show_default="each line of standard input",
-        ),
+        list[str] | None, text_argument("Text to continue, in quotes; may be repeated.", "PROMPT")
     ] = None,
     model: Annotated[Path | None, model_option("A run or a model folder of a language model.")] = None,
     max_tokens: Annotated[int, typer.Option(help="Maximum number of new tokens.", min=1)] = 256,
@@ -58,8 +53,7 @@ def generate(
     from transduce.cli.inputs import STANDARD_INPUT, require_utf8
     from transduce.errors import ConfigError
     from transduce.files.files import read_lines
-    from transduce.language_model.generation import stop_texts
-    from transduce.language_model.generator import Generator
+    from transduce.language_model.generator import Generator, stop_texts
 
     if model is None:
         raise ConfigError("name a language model with -m; train one with: transduce train --text corpus.txt --out run")
@@ -74,10 +68,12 @@ def generate(
     limits: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop_texts(stop or ())}
     generator = Generator.load(model, device=device, engine=engine, threads=threads, **options)
     checked = _checked(generator, prompts if prompts is not None else read_lines(STANDARD_INPUT), max_tokens)
-    if as_json:
-        _write_json(generator, checked, num, limits)
-    else:
+    if not as_json:
         _write_text(generator, checked, num, limits)
+        return
+    for prompt in checked:
+        for output in generator.generations([prompt], num=num, **limits)[0]:
+            print(json.dumps({"prompt": prompt, **vars(output)}, ensure_ascii=False), flush=True)
 
 
 def _checked(generator: "Generator", prompts: Iterable[str], max_tokens: int) -> Iterator[str]:
@@ -107,12 +103,6 @@ def _write_text(generator: "Generator", prompts: Iterable[str], num: int, limits
             sys.stdout.write("\n")
             written += 1
     sys.stdout.flush()
-
-
-def _write_json(generator: "Generator", prompts: Iterable[str], num: int, limits: dict[str, Any]) -> None:
-    for prompt in prompts:
-        for output in generator.generations([prompt], num=num, **limits)[0]:
-            print(json.dumps({"prompt": prompt, **vars(output)}, ensure_ascii=False), flush=True)
 
 
 def score_texts(

@@ -1,40 +1,30 @@
 """The generator: continues texts with a language model, and scores texts."""
 
+import codecs
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import torch
 
-from transduce.config import build, require_count
+from transduce.config import build, require, require_count
 from transduce.data.batch import Stream
 from transduce.errors import ConfigError, ModelError
 from transduce.fast.choose import pick_decoder, pick_engine
 from transduce.files.texts import require_texts
-from transduce.language_model.generation import (
-    Collected,
-    Continuation,
-    Generation,
-    GenerationEvent,
-    TextScore,
-    TextStream,
-    advance,
-    stop_texts,
-    visible,
-)
-from transduce.models.folder import find_model, load_model
+from transduce.models.ensemble import open_model
 from transduce.models.likelihood import text_log_probs
 from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
-from transduce.nn.device import pick_device
-from transduce.nn.segments import Segments
+from transduce.nn.segments import pack_tokens
 from transduce.search.decoder import Decoder
 from transduce.search.engine import Engine, Job, search_all
 from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions, SearchConfig
 from transduce.search.sampling import roll_out_steps, sampler
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.tokenizers.symbols import ESCAPE, unescape
 from transduce.tokenizers.tokenizer import BOS, EOS
 
 MAX_TOKENS = 256
@@ -42,6 +32,158 @@ Stop = str | Sequence[str]
 """One or several texts before which an output ends."""
 _TOGETHER = 32
 """Number of outputs that are generated in one batch."""
+FinishReason = Literal["stop", "length"]
+
+
+def stop_texts(stop: str | Sequence[str]) -> list[str]:
+    """The texts before which an output ends, as a list; an empty one, which would end every output, is refused."""
+    stops = [stop] if isinstance(stop, str) else stop
+    require_texts(stops, "stop")
+    require("" not in stops, "stop must not be empty: it is a text before which an output ends")
+    return list(stops)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A continuation of a prompt."""
+
+    text: str
+    """The continuation, without the prompt and without a stop string."""
+    tokens: list[str]
+    token_log_probs: list[float]
+    """Log-probability of each token, at temperature 1."""
+    finish_reason: FinishReason
+    """stop: the model has ended the text, or a stop string has been found; length: max_tokens is reached."""
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """The log-probability of a given text."""
+
+    log_prob: float
+    """The sum over the tokens."""
+    tokens: list[str]
+    token_log_probs: list[float]
+
+    @property
+    def per_token(self) -> float:
+        """`log_prob` divided by the number of tokens."""
+        return self.log_prob / max(1, len(self.tokens))
+
+
+@dataclass(frozen=True)
+class GenerationEvent:
+    """One more token of an output."""
+
+    prompt: int
+    output: int
+    """Index of the output among those of the prompt."""
+    text: str
+    """Text that has become certain; it may be empty."""
+    token: int | None
+    """None if the output has ended without another token."""
+    log_prob: float
+    finish_reason: FinishReason | None
+    """None if the output is not finished."""
+
+
+class TextStream:
+    """Turns tokens into text as they arrive.
+
+    A character whose bytes are several tokens appears when it is complete. Text that may be the beginning of a stop
+    string is held back; after a stop string, which is not part of the text, nothing more appears.
+    """
+
+    def __init__(self, tokenizer: AnyTokenizer, stop: Sequence[str] = (), *, at_start: bool = False) -> None:
+        self._tokenizer, self._stop = tokenizer, [text for text in stop if text]
+        self._strips_space = at_start and tokenizer.adds_prefix
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._escaped, self._held = "", ""
+        self.text = ""
+        """The text so far, without what is held back."""
+        self.stopped = False
+        """Whether a stop string has been found."""
+
+    def add(self, token: int) -> str:
+        """The text that becomes certain with this token; empty if there is none."""
+        raw = self._tokenizer.raw_bytes(token)
+        if self._strips_space and raw:  # the space that the tokenizer adds before every text
+            raw, self._strips_space = raw.removeprefix(b" "), False
+        return self._add(self._decoder.decode(raw))
+
+    def finish(self) -> str:
+        """The text that was held back, after the last token."""
+        last = self._add(self._decoder.decode(b"", final=True), final=True)
+        return last + self._emit("" if self.stopped else self._held)
+
+    def _add(self, decoded: str, final: bool = False) -> str:
+        if self.stopped:
+            return ""
+        self._escaped += decoded
+        whole = len(self._escaped) - (self._escaped.endswith(ESCAPE) and not final)  # an escape has two characters
+        self._held += unescape(self._escaped[:whole])
+        self._escaped = self._escaped[whole:]
+        ends = [place for place in map(self._held.find, self._stop) if place >= 0]
+        if ends:
+            self.stopped = True
+            return self._emit(self._held[: min(ends)])
+        return self._emit(self._held[: len(self._held) - self._possible_stop()])
+
+    def _possible_stop(self) -> int:
+        """Length of the longest end of the held text that begins a stop string."""
+        lengths = (
+            length
+            for stop in self._stop
+            for length in range(min(len(stop) - 1, len(self._held)), 0, -1)
+            if self._held.endswith(stop[:length])
+        )
+        return max(lengths, default=0)
+
+    def _emit(self, text: str) -> str:
+        self._held = self._held[len(text) :]
+        self.text += text
+        return text
+
+
+@dataclass
+class Continuation:
+    """An output that is being generated."""
+
+    prompt: int
+    number: int
+    ids: list[int]
+    """BOS, the prompt and the tokens so far."""
+    stream: TextStream
+    left: int
+    """Number of tokens that may still be generated."""
+    ends: frozenset[int] = frozenset({EOS})
+    """The tokens that end the output."""
+    finished: bool = False
+
+
+def visible(ids: list[int], left: int, context: int) -> list[int]:
+    """The end of the ids that the model reads; it leaves room for up to half a context of new tokens."""
+    if len(ids) + left - 1 <= context:
+        return ids
+    return ids[-max(1, context - min(left, context // 2)) :]
+
+
+def advance(output: Continuation, token: int, log_prob: float) -> GenerationEvent:
+    """Add a token to an output."""
+    reason: FinishReason | None = None
+    if token in output.ends:
+        text, reason = output.stream.finish(), "stop"
+    else:
+        output.ids.append(token)
+        output.left -= 1
+        text = output.stream.add(token)
+        if output.stream.stopped:
+            reason = "stop"
+        elif output.left == 0:
+            text, reason = text + output.stream.finish(), "length"
+    output.finished = reason is not None
+    shown = None if token in output.ends else token
+    return GenerationEvent(output.prompt, output.number, text, shown, log_prob, reason)
 
 
 class Generator(Loaded):
@@ -93,11 +235,9 @@ class Generator(Loaded):
 
         `options` are the fields of SearchConfig for sampling; they become the defaults of every generation.
         """
-        folder = find_model(Path(path))
-        if threads:
-            torch.set_num_threads(threads)
-        saved = load_model(folder, pick_device(device))
-        require_language_model(saved.facts, folder)
+        folder, saved = open_model(path, device=device, threads=threads)
+        if (task := saved.facts.get("task", "translate")) != "language_model":
+            raise ModelError(f"{folder} was trained for the task {task}; it is not a language model")
         config = build(SearchConfig, saved.facts.get("search", {}), str(folder))
         context, ends = saved.facts.get("max_length", 1024), saved.facts.get("ends", [])
         generator = cls(
@@ -154,10 +294,18 @@ class Generator(Loaded):
         """`num` continuations of each prompt, with tokens and log-probabilities; see `generate`."""
         require_texts(prompts, "prompts")
         require_count(num, "num")
-        outputs: list[list[Collected]] = [[Collected() for _ in range(num)] for _ in prompts]
+        outputs: list[list[list[GenerationEvent]]] = [[[] for _ in range(num)] for _ in prompts]
         for event in self.events(prompts, num=num, max_tokens=max_tokens, stop=stop, **options):
-            outputs[event.prompt][event.output].add(event)
-        return [[collected.generation(self.tokenizer) for collected in of_prompt] for of_prompt in outputs]
+            outputs[event.prompt][event.output].append(event)
+        return [[self._generation(events) for events in of_prompt] for of_prompt in outputs]
+
+    def _generation(self, events: Sequence[GenerationEvent]) -> Generation:
+        """The complete output of all its events."""
+        tokens = [(event.token, event.log_prob) for event in events if event.token is not None]
+        reason = events[-1].finish_reason
+        assert reason
+        pieces = self.tokenizer.pieces([token for token, _ in tokens])
+        return Generation("".join(event.text for event in events), pieces, [log_prob for _, log_prob in tokens], reason)
 
     def stream(
         self, prompt: str, *, max_tokens: int = MAX_TOKENS, stop: Stop = (), **options: Unpack[SamplingOptions]
@@ -266,7 +414,7 @@ class Generator(Loaded):
         rooms = [self.context - len(context) + 1 for context in contexts]
         steps = roll_out_steps(
             self.decoder,
-            self._stream([context[:-1] for context in contexts]),
+            Stream(*pack_tokens([context[:-1] for context in contexts], self.model.device)),
             rooms,
             choose,
             rows=len(groups[0]),
@@ -288,16 +436,3 @@ class Generator(Loaded):
             with torch.inference_mode():
                 for row, column in ended:
                     step.finished_BW[row, column] = True
-
-    def _stream(self, sequences: list[list[int]]) -> Stream:
-        """Packed sequences, some or all of which may be empty."""
-        device = self.model.device
-        ids_N = torch.tensor([token for ids in sequences for token in ids], dtype=torch.int64, device=device)
-        return Stream(ids_N, Segments.of_lengths([len(ids) for ids in sequences], device))
-
-
-def require_language_model(facts: dict[str, Any], folder: Path) -> None:
-    """Raise an error if the facts of a model tell that it was trained for another task."""
-    task = facts.get("task", "translate")
-    if task != "language_model":
-        raise ModelError(f"{folder} was trained for the task {task}; it is not a language model")

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from transduce.data.batch import Batch
 from transduce.errors import ModelError
-from transduce.models.folder import SavedModel, load_model, require_combinable
+from transduce.models.folder import SavedModel, find_model, load_model, require_combinable
 from transduce.models.model import Model, ModelConfig
+from transduce.nn.device import pick_device
 
 
 class Ensemble(Model):
@@ -74,6 +75,18 @@ class Ensemble(Model):
     @property
     def _members(self) -> list[Any]:
         return list(self.models)
+
+
+def open_model(*paths: str | Path, device: str, threads: int | None) -> tuple[Path, SavedModel]:
+    """Load the model folders or runs that a user names; returns the folder of the first as well, for messages.
+
+    `threads` are torch's on a CPU.
+    """
+    folders = [find_model(Path(path)) for path in paths]
+    if threads:
+        torch.set_num_threads(threads)
+    saved = load_ensemble(folders, pick_device(device))
+    return folders[0], saved
 
 
 def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -> SavedModel:

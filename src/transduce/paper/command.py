@@ -21,7 +21,7 @@ from transduce.errors import ConfigError
 
 if TYPE_CHECKING:
     from transduce.paper.section import Section
-    from transduce.paper.training import Corpus
+    from transduce.paper.variations import Corpus
     from transduce.training.loop import Outcome
 
 paper = typer.Typer(help="Check the claims of the paper.", no_args_is_help=True, rich_markup_mode=None)
@@ -42,8 +42,7 @@ def table1(out: OutOption = DEFAULT_OUT, device: DeviceOption = "auto", threads:
         import torch
 
         from transduce.nn.device import pick_device
-        from transduce.paper.scores import measure_scores
-        from transduce.paper.table1 import measure_table1
+        from transduce.paper.measured import measure_scores, measure_table1
     if threads:
         torch.set_num_threads(threads)
     torch_device = pick_device(device)
@@ -70,12 +69,11 @@ def scores(
     Models that are finished are kept; a command that was stopped continues where it stopped.
     """
     with ended_by_signals():
-        from transduce.paper.scores import train_scores, trained_scores_section
         from transduce.paper.section import Results
+        from transduce.paper.variations import train_scores, trained_scores_section
     corpus = _corpus(train, valid, {"--steps": steps, "--set": set_})
     stopped = train_scores(corpus, steps or 3000, set_ or (), out) if corpus else None
-    _keep("trained_scores", trained_scores_section(Results(out)), out)
-    _exit_if_stopped(stopped)
+    _keep("trained_scores", trained_scores_section(Results(out)), out, stopped)
 
 
 @paper.command(cls=Command)
@@ -101,8 +99,8 @@ def table2(
     Models that are finished are kept; a command that was stopped continues where it stopped.
     """
     with ended_by_signals():
+        from transduce.paper.comparisons import models_named, peak_flops, table2_section, train_table2
         from transduce.paper.section import Results
-        from transduce.paper.table2 import models_named, peak_flops, table2_section, train_table2
     names, stopped = models_named(models), None
     options = {"--models": models, "--minutes": minutes, "--steps": steps, "--set": set_}
     if train and minutes is None and steps is None:
@@ -110,8 +108,7 @@ def table2(
     if corpus := _corpus(train, valid, options):
         stopped = train_table2(names, corpus, pair, minutes=minutes, steps=steps, sets=set_ or (), out=out)
     peak = 1e12 * peak_tflops if peak_tflops else peak_flops()
-    _keep("table2", table2_section(Results(out), peak), out)
-    _exit_if_stopped(stopped)
+    _keep("table2", table2_section(Results(out), peak), out, stopped)
 
 
 @paper.command(cls=Command)
@@ -130,12 +127,11 @@ def table3(
     """
     with ended_by_signals():
         from transduce.paper.section import Results
-        from transduce.paper.table3 import rows_named, table3_section, train_table3
+        from transduce.paper.variations import rows_named, table3_section, train_table3
     variations = rows_named(rows)
     corpus = _corpus(train, valid, {"--rows": rows, "--steps": steps, "--set": set_})
     stopped = train_table3(variations, corpus, steps or 5000, set_ or (), out) if corpus else None
-    _keep("table3", table3_section(Results(out)), out)
-    _exit_if_stopped(stopped)
+    _keep("table3", table3_section(Results(out)), out, stopped)
 
 
 @paper.command(cls=Command)
@@ -150,13 +146,15 @@ def table4(
 ) -> None:
     """English constituency parsing: the paper's figures beside those of parsers that were trained here."""
     with ended_by_signals():
+        from transduce.cli.evaluate import read_test_set
+        from transduce.paper.comparisons import table4_section
         from transduce.paper.section import Results
-        from transduce.paper.table4 import table4_section
-        from transduce.parsing.evaluate import read_test_trees, tree_scores
         from transduce.parsing.parser import Parser
+        from transduce.parsing.task import tree_scores
+        from transduce.parsing.trees import read_corpus
     if bool(model) != bool(test) or (mbr and not model):
         raise ConfigError("give both --model and --test to score a parser")
-    references = {path: read_test_trees(path) for path in test or ()}
+    references = {path: read_test_set(read_corpus, str(path)) for path in test or ()}
     for folders in scored_together(model or [], ensemble):
         parser = Parser.load(folders, device=device, threads=threads, mbr=mbr)
         name = " + ".join(folder.name for folder in folders) + (", minimum Bayes risk" if mbr else "")
@@ -177,8 +175,8 @@ def all_(out: OutOption = DEFAULT_OUT, device: DeviceOption = "auto", threads: T
     table4(out)
 
 
-def _keep(name: str, section: "Section", out: Path) -> None:
-    """Add a section to the results and the page, and print it."""
+def _keep(name: str, section: "Section", out: Path, stopped: "Outcome | None" = None) -> None:
+    """Add a section to the results and the page, and print it; exit if training was stopped by a signal."""
     from transduce.paper.section import PAGE, Results, section_text, write_page
 
     results = Results(out)
@@ -186,11 +184,13 @@ def _keep(name: str, section: "Section", out: Path) -> None:
     write_page(out / PAGE, results.sections)
     print(section_text(section))
     print(f"wrote {out / PAGE}\n")
+    if stopped and stopped.stop_signal is not None:
+        raise typer.Exit(128 + stopped.stop_signal)
 
 
 def _corpus(train: list[Path] | None, valid: list[Path] | None, options: Mapping[str, object]) -> "Corpus | None":
     """The text to train on, if there is any; without it, options for training are an error."""
-    from transduce.paper.training import Corpus
+    from transduce.paper.variations import Corpus
 
     if train:
         if not valid:
@@ -200,8 +200,3 @@ def _corpus(train: list[Path] | None, valid: list[Path] | None, options: Mapping
         if value is not None:
             raise ConfigError(f"{name} is for training, but there is no training text; give it with --train")
     return None
-
-
-def _exit_if_stopped(outcome: "Outcome | None") -> None:
-    if outcome and outcome.stop_signal is not None:
-        raise typer.Exit(128 + outcome.stop_signal)

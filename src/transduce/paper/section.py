@@ -2,6 +2,7 @@
 
 import json
 import math
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
@@ -10,11 +11,13 @@ from typing import Any, Literal
 
 from transduce.disk import write_atomically
 from transduce.errors import RunError
-from transduce.training.report import STYLE
+from transduce.training import report
 
 Verdict = Literal["confirmed", "contradicted", "within noise", "not checked"]
 _SIGNS: dict[Verdict, str] = {"confirmed": "+", "contradicted": "!", "within noise": "~", "not checked": "?"}
 PAGE, RESULTS = "paper.html", "results.json"
+PRINTED: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("printed.toml").read_text("utf-8"))
+"""What the paper prints, by table, and the titles and notes of sections."""
 ORDER = ("table1", "scores", "trained_scores", "table2", "table3", "table4")
 """The sections of the page, in the order of the paper."""
 
@@ -64,6 +67,12 @@ class Section:
     tables: Sequence[Table] = field(default_factory=list)
     charts: Sequence[Chart] = field(default_factory=list)
     notes: Sequence[str] = field(default_factory=list)
+
+    @classmethod
+    def printed(cls, name: str, *, notes: Sequence[str] = (), **content: Any) -> "Section":
+        """A section with the title and the notes of `printed.toml`, and further notes."""
+        printed = PRINTED[name]
+        return cls(title=printed["title"], notes=[*printed.get("notes", ()), *notes], **content)
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Section":
@@ -143,27 +152,22 @@ def _verdicts(section: Section) -> str:
 
 # The page
 
-_COLOURS = ("var(--a)", "var(--b)", "#3c9d5d", "#a855c7", "#c74a55")
-_STYLE = (
-    "".join(
-        f"polyline.line-{n} {{ stroke: {colour}; }} circle.line-{n} {{ fill: {colour}; }} "
-        f".key.line-{n}::before {{ color: {colour}; }}\n"
-        for n, colour in enumerate(_COLOURS)
-    )
-    + """
+_STYLE = """
 .verdict { white-space: nowrap; font-weight: 600; } .confirmed { color: #3c9d5d; } .contradicted { color: #c74a55; }
 .within-noise, .not-checked { color: var(--soft); } .card { margin: 14px 0; } td, th { font-size: 14px; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; } th.number { text-align: right; }
 """
-)
 _WIDTH, _HEIGHT = 460, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 40
 """Margins of a chart."""
+_COLOURS = "abcdef"
+"""Classes of lines in the style sheet of the report."""
 
 
 def write_page(path: Path, sections: Mapping[str, Section]) -> None:
     """Write the page of all sections measured so far, as one file that needs no network."""
     body = [
+        f"<style>{_STYLE}</style>",
         "<h1>Attention Is All You Need, checked</h1>",
         '<div class="soft">Each claim of the paper that can be measured, its figure, ours, and whether they agree; '
         "made by <code>transduce paper</code>.</div>",
@@ -173,14 +177,7 @@ def write_page(path: Path, sections: Mapping[str, Section]) -> None:
             body.append(_section_html(name, sections[name]))
         else:
             body.append(f'<h2 id="{name}">{name}</h2><p class="soft">Not measured yet.</p>')
-    page = f"""<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Attention Is All You Need, checked</title><style>{STYLE}{_STYLE}</style></head>
-<body>{"".join(body)}</body>
-</html>
-"""
-    write_atomically(path, page.encode())
+    report.write_page(path, "Attention Is All You Need, checked", "".join(body))
 
 
 def _section_html(name: str, section: Section) -> str:
@@ -239,8 +236,9 @@ def _chart_html(chart: Chart) -> str:
     parts.append(
         f'<text class="tick" x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(chart.x_label)}</text>'
     )
-    for number, (name, line) in enumerate(chart.lines.items()):
-        style = f"line-{number}"
+    caption = f"<b>{escape(chart.title)}</b>, {escape(chart.y_label)}"
+    for style, (name, line) in zip(_COLOURS, chart.lines.items(), strict=False):
+        caption += f' <span class="key {style}">{escape(name)}</span>'
         positive = [point for point in line if min(point) > 0]
         path = " ".join("{},{}".format(*place(x, y)) for x, y in positive)
         parts.append(f'<polyline class="{style}" points="{path}"/>')
@@ -248,9 +246,7 @@ def _chart_html(chart: Chart) -> str:
             across, down = place(x, y)
             tip = f"<title>{escape(name)}, {x:g}: {y:.3g} {escape(chart.y_label)}</title>"
             parts.append(f'<circle class="{style}" cx="{across}" cy="{down}" r="2.6">{tip}</circle>')
-    legend = " ".join(f'<span class="key line-{n}">{escape(name)}</span>' for n, name in enumerate(chart.lines))
     svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(chart.title)}">{"".join(parts)}</svg>'
-    caption = f"<b>{escape(chart.title)}</b>, {escape(chart.y_label)} {legend}"
     return f"<figure><figcaption>{caption}</figcaption>{svg}</figure>"
 
 

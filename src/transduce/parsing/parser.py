@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from math import exp
 from pathlib import Path
@@ -18,12 +19,10 @@ from torch import Tensor
 from transduce.config import build
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.files.texts import require_list, require_text, require_texts
-from transduce.models.ensemble import load_ensemble
-from transduce.models.folder import find_model
+from transduce.models.ensemble import open_model
 from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
-from transduce.nn.device import pick_device
-from transduce.parsing.trees import ROOT, Leaf, Tree, bracket_labels, leaf
+from transduce.parsing.trees import ROOT, Leaf, Tree, bracket_labels, delinearize
 from transduce.search.engine import Job
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.search.plain_engine import PlainEngine
@@ -105,10 +104,6 @@ class TreeGrammar:
     """The closing bracket of each opening bracket."""
     word_starts: frozenset[int]
     """The pieces that begin a word; every other piece continues one."""
-
-    def constrain(self, sources: Sequence[Sequence[int]], device: torch.device | str) -> "TreeConstraint":
-        """The constraint for sentences with these source tokens."""
-        return TreeConstraint(self, sources, device)
 
 
 class TreeConstraint:
@@ -265,10 +260,12 @@ class Parser(Loaded):
         """The engine that runs the search."""
         self.labels = sorted(brackets)
         """The labels of constituents that the model knows."""
-        self._opening = {opening: label for label, (opening, _) in brackets.items()}
+        self._brackets = {
+            token: bracket + label for label, ids in brackets.items() for bracket, token in zip("()", ids, strict=True)
+        }
+        """The brackets with their labels, as in a linearized tree."""
         starts = frozenset(number for number, piece in enumerate(pieces) if piece.startswith(SPACE_MARK))
         self._grammar = TreeGrammar(dict(brackets.values()), starts)
-        self._closing = frozenset(self._grammar.closing.values())
 
     def _facts(self) -> Iterator[str]:
         yield f"{len(self.labels):,} labels"
@@ -297,15 +294,10 @@ class Parser(Loaded):
         SearchConfig; the limits of an output's length have no effect, as the grammar bounds it.
         """
         paths = [path] if isinstance(path, str | Path) else path
-        folders = [find_model(Path(name)) for name in paths]
-        if threads:
-            torch.set_num_threads(threads)
-        saved = load_ensemble(folders, pick_device(device))
+        folder, saved = open_model(*paths, device=device, threads=threads)
         if (task := saved.facts.get("task", "translate")) != "parse":
-            raise ModelError(
-                f"{folders[0]}: trained for the task {task}, not to parse; train a parser with --task parse"
-            )
-        config = build(SearchConfig, saved.facts.get("search", {}), str(folders[0])).with_options(options, "load")
+            raise ModelError(f"{folder}: trained for the task {task}, not to parse; train a parser with --task parse")
+        config = build(SearchConfig, saved.facts.get("search", {}), str(folder)).with_options(options, "load")
         return cls(saved.model, saved.tokenizer, config=config, batch_tokens=batch_tokens, mbr=mbr)
 
     @overload
@@ -344,7 +336,7 @@ class Parser(Loaded):
         encoded = self.tokenizer.encode_all([" ".join(words) for words in sentences])
         for number, (words, tokens) in enumerate(zip(sentences, encoded, strict=True), start=first):
             self._check(words, tokens, number)
-        session = self.engine.start_session(self.config, self._grammar.constrain)
+        session = self.engine.start_session(self.config, partial(TreeConstraint, self._grammar))
         jobs = [(number, Job(tokens, [])) for number, tokens in enumerate(encoded) if tokens]
         session.add(sorted(jobs, key=lambda item: -len(item[1].tokens)))
         trees = [Tree(ROOT, ())] * len(texts)
@@ -359,7 +351,7 @@ class Parser(Loaded):
 
     def _check(self, words: Sequence[str], tokens: Sequence[int], number: int) -> None:
         starts = sum(token in self._grammar.word_starts for token in tokens)
-        if starts != len(words) or not self._closing.isdisjoint(tokens) or not self._opening.keys().isdisjoint(tokens):
+        if starts != len(words) or not self._brackets.keys().isdisjoint(tokens):
             raise ModelError(
                 "the pieces of this model's vocabulary do not begin where words begin; train a parser with a "
                 "vocabulary that transduce makes"
@@ -373,16 +365,5 @@ class Parser(Loaded):
 
     def _tree(self, tokens: Sequence[int], words: Sequence[str]) -> Tree:
         """The tree of output tokens, which follow the grammar."""
-        following = iter(words)
-        open_nodes: list[tuple[str, list[Tree | Leaf]]] = [("", [])]
-        for token in tokens:
-            if token in self._opening:
-                open_nodes.append((self._opening[token], []))
-            elif token in self._closing:
-                label, children = open_nodes.pop()
-                open_nodes[-1][1].append(Tree(label, tuple(children)))
-            elif token in self._grammar.word_starts:
-                open_nodes[-1][1].append(leaf(next(following)))
-        (root,) = open_nodes[0][1]
-        assert isinstance(root, Tree)
-        return root
+        following, known = iter(words), self._brackets.keys() | self._grammar.word_starts
+        return delinearize(self._brackets.get(token) or next(following) for token in tokens if token in known)

@@ -82,7 +82,8 @@ class Tree:
         return {self.label}.union(*(child.labels() for child in self.children if isinstance(child, Tree)))
 
     def __str__(self) -> str:
-        return write_tree(self)
+        """In brackets, in one line, with the root node that treebanks have."""
+        return _brackets(self if self.label == ROOT else Tree(ROOT, (self,)))
 
 
 def read_tree(text: str) -> Tree:
@@ -91,11 +92,6 @@ def read_tree(text: str) -> Tree:
     if len(trees) != 1:
         raise MalformedTreeError("with another tree after it")
     return trees[0]
-
-
-def write_tree(tree: Tree) -> str:
-    """A tree in brackets, in one line, with the root node that treebanks have."""
-    return _brackets(tree if tree.label == ROOT else Tree(ROOT, (tree,)))
 
 
 def read_trees(path: Path) -> Iterator[tuple[int, Tree | str]]:

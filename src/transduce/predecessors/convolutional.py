@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +57,19 @@ class GatedConvolution(nn.Module):
         return F.glu(self.taps(seen_RTD.flatten(1))), seen_RTD[:, 1:]
 
 
+class Source(NamedTuple):
+    """The encoder's output: the keys and the values of every attention."""
+
+    keys_ND: Tensor
+    values_ND: Tensor
+    segments: Segments
+
+    def padded(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values (B, S, D), and which of them are tokens (B, S)."""
+        layout = self.segments.layout
+        return layout.pad(self.keys_ND), layout.pad(self.values_ND), layout.real_BT
+
+
 class ConvolutionalAttention(nn.Module):
     """The attention of one decoder layer of ConvS2S: dot products, without a scale, with one head.
 
@@ -72,32 +85,15 @@ class ConvolutionalAttention(nn.Module):
             nn.init.normal_(linear.weight, std=d_model**-0.5)
             nn.init.zeros_(linear.bias)
 
-    def forward(
-        self,
-        x_MD: Tensor,
-        token_MD: Tensor,
-        segments: Segments,
-        keys_ND: Tensor,
-        values_ND: Tensor,
-        memory_segments: Segments,
-    ) -> Tensor:
+    def forward(self, x_MD: Tensor, token_MD: Tensor, segments: Segments, source: Source) -> Tensor:
         """(M, D) states to (M, D)."""
-        layout, memory = segments.layout, memory_segments.layout
-        q_BTD, k_BSD, v_BSD = layout.pad(self._query(x_MD, token_MD)), memory.pad(keys_ND), memory.pad(values_ND)
-        return layout.unpad(self.attend(q_BTD, k_BSD, v_BSD, memory.real_BT))
+        q_BTD = segments.layout.pad(self._query(x_MD, token_MD))
+        return segments.layout.unpad(self.attend(q_BTD, *source.padded()))
 
-    def weights(
-        self,
-        x_MD: Tensor,
-        token_MD: Tensor,
-        segments: Segments,
-        keys_ND: Tensor,
-        values_ND: Tensor,
-        memory_segments: Segments,
-    ) -> Tensor:
+    def weights(self, x_MD: Tensor, token_MD: Tensor, segments: Segments, source: Source) -> Tensor:
         """The attention weights of `forward`, as (B, 1, T, S), zero outside the segments."""
-        q_BTD, k_BSD = segments.layout.pad(self._query(x_MD, token_MD)), memory_segments.layout.pad(keys_ND)
-        allowed_BTS = segments.layout.real_BT[:, :, None] & memory_segments.layout.real_BT[:, None]
+        q_BTD, (k_BSD, _, real_BS) = segments.layout.pad(self._query(x_MD, token_MD)), source.padded()
+        allowed_BTS = segments.layout.real_BT[:, :, None] & real_BS[:, None]
         weights_BTS = (q_BTD @ k_BSD.transpose(1, 2)).masked_fill(~allowed_BTS, -torch.inf).softmax(dim=-1)
         return weights_BTS.masked_fill(~allowed_BTS, 0.0)[:, None]
 
@@ -177,18 +173,10 @@ class DecoderBlock(nn.Module):
         self.attention = ConvolutionalAttention(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(
-        self,
-        x_MD: Tensor,
-        token_MD: Tensor,
-        segments: Segments,
-        keys_ND: Tensor,
-        values_ND: Tensor,
-        memory_segments: Segments,
-    ) -> Tensor:
+    def forward(self, x_MD: Tensor, token_MD: Tensor, segments: Segments, source: Source) -> Tensor:
         """(M, D) to (M, D)."""
         y_MD = self.convolution(self.dropout(x_MD), segments)
-        context_MD = self.attention(y_MD, token_MD, segments, keys_ND, values_ND, memory_segments)
+        context_MD = self.attention(y_MD, token_MD, segments, source)
         return (x_MD + (y_MD + context_MD) * SCALE) * SCALE
 
     def step(
@@ -226,28 +214,26 @@ class ConvolutionalModel(Model):
     def forward(self, batch: Batch) -> Tensor:
         """The decoder's output for the stream `tgt`, given the stream `src`."""
         src, tgt = batch["src"], batch["tgt"]
-        keys_ND, values_ND = self.encode(src)
+        source = self.encode(src)
         token_MD = self._embed(tgt.ids_N, tgt.segments.position_N, self.tgt_positions_TD)
         x_MD = token_MD
         for block in self.decoder:
-            x_MD = block(x_MD, token_MD, tgt.segments, keys_ND, values_ND, src.segments)
+            x_MD = block(x_MD, token_MD, tgt.segments, source)
         hidden_MD = self.dropout(x_MD)
         return hidden_MD if batch.positions_L is None else hidden_MD[batch.positions_L]
 
-    def encode(self, src: Stream) -> tuple[Tensor, Tensor]:
-        """The encoder's output (N, D), which is the keys of every attention, and the values."""
+    def encode(self, src: Stream) -> Source:
         token_ND = self._embed(src.ids_N, src.segments.position_N, self.src_positions_TD)
         x_ND = token_ND
         for convolution in self.encoder:
             x_ND = (x_ND + convolution(self.dropout(x_ND), src.segments)) * SCALE
-        return x_ND, (x_ND + token_ND) * SCALE
+        return Source(x_ND, (x_ND + token_ND) * SCALE, src.segments)
 
     def start(self, src: Stream) -> ConvolutionalState:
         """Encode the sources; the state has one row for each."""
-        layout, config = src.segments.layout, self.config
-        k_BSD, v_BSD = (layout.pad(x_ND) for x_ND in self.encode(src))
+        config, (k_BSD, v_BSD, real_BS) = self.config, self.encode(src).padded()
         before_BTD = k_BSD.new_zeros(len(k_BSD), config.kernel_width - 1, config.d_model)
-        return ConvolutionalState(k_BSD, v_BSD, layout.real_BT, [before_BTD] * config.decoder_layers, position=0)
+        return ConvolutionalState(k_BSD, v_BSD, real_BS, [before_BTD] * config.decoder_layers, position=0)
 
     def step(self, token_R: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
         """Process one token per row; returns the logits (R, V) of the next token, and the new state."""

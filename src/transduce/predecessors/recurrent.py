@@ -13,12 +13,13 @@ from transduce.models.model import Model, ModelConfig
 from transduce.nn.dropout import Dropout
 from transduce.nn.lookup import lookup
 from transduce.nn.segments import Segments
-from transduce.predecessors.additive_attention import RecurrentAttention, Scoring
+from transduce.predecessors.variants import masked_softmax
 
 Cell = Literal["gru", "lstm"]
 
 State = tuple[Tensor, ...]
 """The state (R, D) of each row: (h,) of a GRU, (h, c) of an LSTM."""
+Scoring = Literal["additive", "dot"]
 
 
 def state_parts(cell: Cell) -> int:
@@ -74,6 +75,35 @@ def _mirror(segments: Segments) -> Tensor:
     )
 
 
+def additive_scores(q_BTK: Tensor, k_BSK: Tensor, v_K: Tensor) -> Tensor:
+    """v · tanh(q + k) for every pair of a query and a key, as (B, T, S)."""
+    return torch.tanh(q_BTK[:, :, None] + k_BSK[:, None]) @ v_K
+
+
+class RecurrentAttention(nn.Module):
+    """The weights with which the state of a recurrent decoder attends to the encoder's output.
+
+    Scores are additive (Bahdanau et al., 2014) or dot products (Luong et al., 2015), with one head.
+    """
+
+    def __init__(self, d_model: int, scoring: Scoring) -> None:
+        super().__init__()
+        additive = scoring == "additive"
+        self.key = nn.Linear(d_model, d_model, bias=additive)
+        """U_a of Bahdanau, W_a of Luong's score "general"."""
+        self.query = nn.Linear(d_model, d_model, bias=False) if additive else None
+        """W_a of Bahdanau."""
+        self.v_K = nn.Parameter(torch.randn(d_model) * d_model**-0.5) if additive else None
+
+    def align(self, state_BTD: Tensor, k_BSK: Tensor, mask_B1S: Tensor) -> Tensor:
+        """The attention weights (B, T, S) of T states per source."""
+        if self.query is None or self.v_K is None:
+            scores_BTS = state_BTD @ k_BSK.transpose(1, 2)
+        else:
+            scores_BTS = additive_scores(self.query(state_BTD), k_BSK, self.v_K)
+        return masked_softmax(scores_BTS, mask_B1S)
+
+
 @dataclass
 class PaddedMemory:
     """The encoder's output of each sentence, padded, with the keys of the attention over it."""
@@ -104,7 +134,7 @@ class AttentiveLayer(nn.Module):
     def memory(self, memory_ND: Tensor, segments: Segments) -> PaddedMemory:
         """The encoder's output as `step` takes it."""
         memory_BSD = segments.layout.pad(memory_ND)
-        return PaddedMemory(memory_BSD, self.attention.keys(memory_BSD), segments.layout.real_BT[:, None])
+        return PaddedMemory(memory_BSD, self.attention.key(memory_BSD), segments.layout.real_BT[:, None])
 
     def forward(
         self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments, state: State

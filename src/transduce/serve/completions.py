@@ -14,8 +14,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from transduce.deadline import check_deadline
-from transduce.language_model.generation import GenerationEvent, TextScore, stop_texts
-from transduce.language_model.generator import Generator
+from transduce.language_model.generator import GenerationEvent, Generator, TextScore, stop_texts
 from transduce.search.options import SamplingOptions
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.generation_queue import GenerationJob, GenerationQueue, Result

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 from transduce.serve.limits import QueueFullError, error_location
 
 if TYPE_CHECKING:
-    from transduce.language_model.generation import GenerationEvent, TextScore
+    from transduce.language_model.generator import GenerationEvent, TextScore
 
 _ACTIVE = 8
 """Number of small, and of large, requests that are continued in turn; the others wait."""

@@ -10,9 +10,8 @@ import typer
 from transduce.cli.options import DeviceOption, ThreadsOption, model_option, search_options
 from transduce.search.options import SearchOptions
 
-SEARCH_OPTIONS = (
-    *("beam", "length_penalty", "max_length", "no_repeat", "sample", "temperature", "top_k", "top_p", "min_p", "seed"),
-)
+_BEAM_OPTIONS = ("beam", "length_penalty", "max_length", "no_repeat")
+SEARCH_OPTIONS = (*_BEAM_OPTIONS, "sample", "temperature", "top_k", "top_p", "min_p", "seed")
 """The search options that have an effect on speech."""
 
 

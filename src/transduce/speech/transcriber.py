@@ -12,15 +12,13 @@ from transduce.config import build
 from transduce.data.batch import Stream
 from transduce.errors import ConfigError, DataError, ModelError
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.models.folder import find_model, load_model
+from transduce.models.ensemble import open_model
 from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
-from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.search.search import search
-from transduce.speech.frames import WINDOW
-from transduce.speech.sound import RATE, SILENCE, Samples, read_sound, require_samples, split_sound
+from transduce.speech.sound import RATE, SILENCE, WINDOW, Samples, read_sound, require_samples, split_sound
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 
 _TOGETHER = 8
@@ -100,10 +98,7 @@ class Transcriber(Loaded):
         cls, path: str | Path, *, device: str = "auto", threads: int | None = None, **options: Unpack[SearchOptions]
     ) -> "Transcriber":
         """Load a model folder or a run; `options` are the fields of SearchConfig, and become the defaults."""
-        folder = find_model(Path(path))
-        if threads:
-            torch.set_num_threads(threads)
-        saved = load_model(folder, pick_device(device))
+        folder, saved = open_model(path, device=device, threads=threads)
         if not _reads_sound(saved.model):
             raise ModelError(f"{folder} does not read sound; name a model that does, such as an imported Whisper")
         config = build(SearchConfig, saved.facts.get("search", {}), str(folder)).with_options(options, "load")

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.errors import ConfigError, ModelError
-from transduce.tokenizers.sentencepiece_file import BPE, NORMAL, UNUSED, USER_DEFINED, read_pieces
 from transduce.tokenizers.symbols import SPACE_MARK
+from transduce.tokenizers.tokenizer import BPE, NORMAL, UNUSED, USER_DEFINED, read_pieces
 
 _MAX_PIECE = 1000
 _POSITION_BITS = 40

@@ -132,7 +132,7 @@ static void self_attention(Worker worker, const Model *model, int l, Batch *batc
     barrier(worker);
 }
 
-/* The simpler simple recurrent unit: in Python, `predecessors/ssru.py`. `residual` splits the rows among the workers in the same way,
+/* The simpler simple recurrent unit: in Python, `predecessors/variants.py`. `residual` splits the rows among the workers in the same way,
  * so no barrier is needed in between.
  */
 static void ssru(Worker worker, const Model *model, int l, Batch *batch) {

@@ -1,16 +1,28 @@
-"""Search that is held to the grammar of trees: every output is well-formed, whatever the model predicts."""
+"""The parser: words of English text, the grammar that its search is held to, minimum Bayes risk."""
 
+import random
+from collections import Counter
 from collections.abc import Sequence
+from math import log
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from random_trees import changed, random_leaves, random_tree
 from torch import Tensor
 
-from transduce.parsing.parser import MOST_IN_A_ROW, TreeGrammar, most_brackets
-from transduce.parsing.trees import MalformedTreeError, Tree, delinearize
+from transduce.parsing.parser import (
+    MOST_IN_A_ROW,
+    TreeConstraint,
+    TreeGrammar,
+    minimum_risk_tree,
+    most_brackets,
+    split_words,
+    without_brackets,
+)
+from transduce.parsing.trees import ROOT, Leaf, MalformedTreeError, Tree, delinearize
 from transduce.search.beam import beam_search
 from transduce.search.options import SearchConfig
 from transduce.search.search import search
@@ -68,7 +80,7 @@ def tree_of(tokens: Sequence[int], sentence: Sequence[int]) -> Tree:
 def test_every_output_is_a_tree_over_the_words(
     sentences: list[list[int]], seed: int, favourite: int, options: dict[str, Any]
 ) -> None:
-    constraint = GRAMMAR.constrain(sentences, "cpu")
+    constraint = TreeConstraint(GRAMMAR, sentences, "cpu")
     config = SearchConfig(length_penalty=0.3, **options)
     found = search(RandomDecoder(seed, favourite), None, constraint.limits, config, constraint=constraint)
     assert len(found) == len(sentences)
@@ -83,7 +95,7 @@ def test_the_mask_allows_exactly_the_prefixes_of_trees() -> None:
     """Compare with an enumeration of every token sequence of a short sentence."""
     sentence = [10, 13, 11]
     two_labels = TreeGrammar({4: 5, 6: 7}, GRAMMAR.word_starts)
-    constraint = two_labels.constrain([sentence], "cpu")
+    constraint = TreeConstraint(two_labels, [sentence], "cpu")
     most, complete, prefixes = 2 * most_brackets(2) + 3, set(), {()}
     for _ in range(8):  # all trees with at most 7 tokens
         prefix_1WT = torch.tensor([sorted(prefixes)], dtype=torch.long)
@@ -120,13 +132,13 @@ def test_the_mask_allows_exactly_the_prefixes_of_trees() -> None:
 
 
 def test_the_number_of_brackets_is_bounded() -> None:
-    constraint = GRAMMAR.constrain([[10]], "cpu")
+    constraint = TreeConstraint(GRAMMAR, [[10]], "cpu")
     opened = [4] * (most_brackets(1) - 1)
     for prefix, may_open in ((opened, True), ([*opened, 4], False)):
         mask_V = constraint.allowed([0], torch.tensor([[prefix]]), V)[0, 0]
         assert bool(mask_V[4]) is may_open
         assert mask_V[10]
-    long = GRAMMAR.constrain([[10] * 20], "cpu")
+    long = TreeConstraint(GRAMMAR, [[10] * 20], "cpu")
     in_a_row = [4, 10, *([6] * MOST_IN_A_ROW)]
     for prefix, may_open in ((in_a_row[:-1], True), (in_a_row, False), ([*in_a_row, 10], True)):
         mask_V = long.allowed([0], torch.tensor([[prefix]]), V)[0, 0]
@@ -150,4 +162,77 @@ class Everything:
 
 def test_an_empty_sentence_is_not_searched() -> None:
     with pytest.raises(AssertionError):
-        GRAMMAR.constrain([[]], "cpu")
+        TreeConstraint(GRAMMAR, [[]], "cpu")
+
+
+def constituents(tree: Tree) -> Counter[tuple[str, tuple[str, ...]]]:
+    """Labels with words, which are all different."""
+    found = Counter([(tree.label, tuple(tree.words))])
+    for child in tree.children:
+        if isinstance(child, Tree):
+            found += constituents(child)
+    return found
+
+
+def differing(one: Tree, other: Tree) -> int:
+    """The number of constituents that only one of two trees has."""
+    ours, theirs = constituents(one), constituents(other)
+    return (ours - theirs).total() + (theirs - ours).total()
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_no_tree_has_a_lower_expected_number_of_differing_constituents(seed: int) -> None:
+    chance = random.Random(seed)
+    first = random_tree(chance, random_leaves(chance))
+    trees = [first, *(changed(chance, first) for _ in range(chance.randint(0, 8)))]
+    weights = [chance.random() for _ in trees]
+    chosen = minimum_risk_tree(trees, [log(weight) for weight in weights])
+    assert chosen.words == first.words
+
+    def risk(tree: Tree) -> float:
+        # Without the root node, which is around what has no common constituent.
+        return sum(weight * differing(tree, other) for weight, other in zip(weights, trees, strict=True))
+
+    without_root = sum(weights) if chosen.label == ROOT else 0
+    others = [*trees, *(changed(chance, chance.choice(trees)) for _ in range(50))]
+    assert risk(chosen) - without_root <= min(map(risk, others)) + 1e-9
+
+
+def test_constituents_that_most_trees_have_are_kept_in_their_order() -> None:
+    a, b, c = Leaf("a"), Leaf("b"), Leaf("c")
+    trees = [
+        Tree("S", (Tree("NP", (Tree("NP", (a, b)),)), c)),
+        Tree("S", (Tree("X", (Tree("NP", (a, b)),)), c)),
+        Tree("S", (a, Tree("VP", (b, c)))),
+    ]
+    assert minimum_risk_tree(trees, [log(0.6), log(0.2), log(0.2)]) == trees[0]
+    assert minimum_risk_tree(trees, [log(0.4), log(0.3), log(0.3)]) == Tree("S", (Tree("NP", (a, b)), c))
+    assert minimum_risk_tree(trees, [log(0.4), log(0.1), log(0.5)]) == Tree("S", (a, b, c))
+
+
+def test_words_without_a_common_constituent_are_below_the_root() -> None:
+    a, b = Leaf("a"), Leaf("b")
+    trees = [Tree("S", (a, b)), Tree("FRAG", (a, b)), Tree("X", (a, Tree("NP", (b,))))]
+    assert minimum_risk_tree(trees, [0.0, 0.0, 0.0]) == Tree(ROOT, (a, b))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The cat sat.", "The cat sat ."),
+        ("Dr. Smith didn't go to the U.S. (he can't), it's John's.", None),
+        ("a well-known 1,000.50 idea...", "a well - known 1,000.50 idea ..."),
+        ("I cannot; DON'T!", "I can not ; DO N'T !"),
+        ("See https://a.b/c-d or x@y.com.", "See https://a.b/c-d or x@y.com ."),
+        ("5% of $3 -LRB- etc. -RRB-", "5 % of $ 3 -LRB- etc. -RRB-"),
+        ("  ", ""),
+    ],
+)
+def test_words(text: str, words: str | None) -> None:
+    if words is None:
+        words = "Dr. Smith did n't go to the U.S. -LRB- he ca n't -RRB- , it 's John 's ."
+    assert split_words(text) == words.split()
+
+
+def test_words_of_trees_have_no_brackets_and_spaces() -> None:
+    assert without_brackets(["f(x)", "a b", "", "["]) == ["f-LRB-x-RRB-", "a", "b", "["]

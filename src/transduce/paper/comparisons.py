@@ -1,11 +1,11 @@
-"""Table 2: quality against training cost, for the Transformer and its predecessors."""
+"""The Transformer against other models: Table 2, quality and training cost, and Table 4, constituency parsing."""
 
 import json
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -14,55 +14,15 @@ from transduce.data.batch import Batch
 from transduce.errors import ConfigError
 from transduce.models.registry import build_config, create_model
 from transduce.nn.loss import smoothed_cross_entropy
-from transduce.paper.counting import count_flops
-from transduce.paper.section import Claim, Results, Section, Table
-from transduce.paper.table3 import BIG
-from transduce.paper.training import EVALUATION, Corpus, TableRow, peak_rate, step_budget, train_rows
+from transduce.paper.measured import count_flops
+from transduce.paper.section import PRINTED, Claim, Results, Section, Table
+from transduce.paper.variations import EVALUATION, VARIATIONS, Corpus, TableRow, peak_rate, step_budget, train_rows
 from transduce.tokenizers.tokenizer import BOS
 from transduce.training.loop import Outcome
 
+# Table 2
 
-class PrintedRow(NamedTuple):
-    """BLEU on newstest2014 and training cost in FLOPs; None if the paper prints nothing."""
-
-    model: str
-    bleu_en_de: float | None
-    bleu_en_fr: float | None
-    flops_en_de: float | None
-    flops_en_fr: float | None
-
-
-PRINTED = (
-    PrintedRow("ByteNet", 23.75, None, None, None),
-    PrintedRow("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
-    PrintedRow("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
-    PrintedRow("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
-    PrintedRow("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
-    PrintedRow("Deep-Att + PosUnk ensemble", None, 40.4, None, 8.0e20),
-    PrintedRow("GNMT + RL ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
-    PrintedRow("ConvS2S ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
-    PrintedRow("Transformer base", 27.3, 38.1, 3.3e18, 3.3e18),
-    PrintedRow("Transformer big", 28.4, 41.8, 2.3e19, 2.3e19),
-)
-
-MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "base": ("Transformer base", "base", {}),
-    "recurrent": (
-        "GRU with attention",
-        "base",
-        {
-            "model.architecture": "recurrent", "model.d_model": 1024, "model.encoder_layers": 2,
-            "model.decoder_layers": 2, "train.clip_norm": 1.0,
-        },
-    ),
-    "convolutional": (
-        "ConvS2S",
-        "base",
-        {"model.architecture": "convolutional", "model.encoder_layers": 12, "model.decoder_layers": 12},
-    ),
-    "big": ("Transformer big", "big", {}),
-}  # fmt: skip
-"""Name, preset and settings; all but big have about 65 million parameters."""
+MODELS: dict[str, dict[str, Any]] = PRINTED["table2"]["models"]
 _DEFAULT = ("base", "recurrent", "convolutional")
 
 _PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "P100": 9.5e12, "V100": 125e12}
@@ -70,9 +30,9 @@ _PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "P100": 9.5e12, "
 _PAPER_VOCABULARY, _PAPER_BATCH, _PAPER_LENGTH = 37_000, 25_000, 26
 """Tokens of the vocabulary, of a batch on each side, and of a sentence with its marker (about the mean of WMT 2014)."""
 _SAVE_EVERY = 1000
-_WARMUP = {"base": 1000, "big": 1000, "recurrent": 100, "convolutional": 100}
-"""Of runs whose number of steps is not known before. Only the Transformer, which normalizes after each residual
-connection, needs a long warmup; of a short run of a slow model it would be the largest part."""
+
+
+_COLUMNS = ("BLEU En-De", "BLEU En-Fr", "FLOPs En-De", "FLOPs En-Fr")
 
 
 def peak_flops() -> float | None:
@@ -108,11 +68,11 @@ def train_table2(
         budgets.append((f"{steps}-steps", step_budget(steps)))
     rows = []
     for (budget, limit), model in product(budgets, models):
-        _, preset, settings = MODELS[model]
-        width = settings.get("model.d_model", 1024 if model == "big" else 512)
-        schedule = {"train.learning_rate": peak_rate(width), "train.warmup": _WARMUP[model]}
-        all_settings = {**settings, **schedule, **limit, **EVALUATION}
-        rows.append(TableRow(f"{pair}-{budget}-{model}", preset, all_settings, {"model.architecture", "train.minutes"}))
+        row = MODELS[model]
+        schedule = {"train.learning_rate": peak_rate(row["d_model"]), "train.warmup": row["warmup"]}
+        settings = {**row["settings"], **schedule, **limit, **EVALUATION}
+        name = f"{pair}-{budget}-{model}"
+        rows.append(TableRow(name, row["preset"], settings, {"model.architecture", "train.minutes"}))
     return train_rows("table2", rows, corpus, sets, out)
 
 
@@ -140,42 +100,32 @@ def _counted_flops(architecture: str, model: str, vocab_size: int, src: int, tgt
 def table2_section(results: Results, peak: float | None) -> Section:
     """The paper's columns, what its costs are, and every model that has been trained."""
     trained = results.rows("table2")
-    big = {name.removeprefix("model."): value for name, value in BIG.items()}
-    claims = [
-        *_cost_claims("Transformer base", 0.5, 100_000, {}),
-        *_cost_claims("Transformer big", 3.5, 300_000, big),
-        *_quality_claims(trained),
-    ]
-    return Section(
-        title="Table 2: quality and training cost",
+    (big,) = (row.model for row in VARIATIONS if row.name == "big")
+    head = ["run", "BLEU", "perplexity", "minutes", "steps", "pairs seen", "counted FLOPs", "time × peak"]
+    printed = [[row[0], *(f"{x:g}" if x else "" for x in row[1:])] for row in PRINTED["table2"]["rows"]]
+    return Section.printed(
+        "table2",
         measured_on=f"{len(trained)} trained models" if trained else "no model is trained yet",
-        claims=claims,
-        tables=[
-            Table(
-                "Trained here",
-                ["run", "BLEU", "perplexity", "minutes", "steps", "pairs seen", "counted FLOPs", "time × peak"],
-                [_trained_row(name, row, peak) for name, row in trained.items()],
-            ),
-            Table(
-                "The paper's table",
-                ["model", "BLEU En-De", "BLEU En-Fr", "FLOPs En-De", "FLOPs En-Fr"],
-                [[row[0], *("" if x is None else f"{x:g}" for x in row[1:])] for row in PRINTED],
-            ),
+        claims=[
+            *_cost_claims("Transformer base", 0.5, 100_000, {}),
+            *_cost_claims("Transformer big", 3.5, 300_000, big),
+            *_quality_claims(trained),
         ],
-        notes=[
-            "The paper's BLEU is of models trained for days on WMT 2014 (4.5 and 36 million pairs) and of tokenized "
-            "text; ours is sacreBLEU after minutes on the given corpus. What is compared is the order of the models.",
-            "The Transformer trains with kernels of its own; the predecessors use torch's, with cuDNN on a GPU. Equal "
-            "steps compare models independently of that, equal minutes do not.",
-            "ByteNet, GNMT with reinforcement learning, mixture of experts and ensembles are not implemented here.",
+        tables=[
+            Table("Trained here", head, [_trained_row(name, row, peak) for name, row in trained.items()]),
+            Table("The paper's table", ["model", *_COLUMNS], printed),
         ],
     )
 
 
+def _printed(model: str) -> dict[str, Any]:
+    (row,) = (row for row in PRINTED["table2"]["rows"] if row[0] == model)
+    return dict(zip(_COLUMNS, row[1:], strict=True))
+
+
 def _cost_claims(name: str, days: float, steps: int, model: dict[str, Any]) -> Iterator[Claim]:
     """Section 6.1: the cost is training time times the number of GPUs times an estimate of their sustained speed."""
-    printed = next(row.flops_en_de for row in PRINTED if row.model == name)
-    assert printed is not None
+    printed = _printed(name)["FLOPs En-De"]
     cost = 8 * days * 86400 * _PEAK_FLOPS["P100"]
     yield Claim.checked(
         f"{name}: training cost",
@@ -195,15 +145,10 @@ def _cost_claims(name: str, days: float, steps: int, model: dict[str, Any]) -> I
     )
 
 
-def _pairs_seen(row: dict[str, Any]) -> float:
-    """Number of training pairs that a run has seen."""
-    data = row["data"]
-    return float(row["target_tokens_seen"] / (data["target_tokens"] / data["pairs"] + 1))
-
-
 def _trained_row(name: str, row: dict[str, Any], peak: float | None) -> list[str]:
-    data, scores, pairs = row["data"], row["scores"], _pairs_seen(row)
+    data, scores = row["data"], row["scores"]
     src, tgt = (data[f"{side}_tokens"] / data["pairs"] + 1 for side in ("source", "target"))
+    pairs = row["target_tokens_seen"] / tgt
     flops = pairs * training_flops(row["architecture"], row["model"], row["vocab_size"], src, tgt)
     return [
         name,
@@ -220,10 +165,10 @@ def _trained_row(name: str, row: dict[str, Any], peak: float | None) -> list[str
 def _quality_claims(trained: dict[str, Any]) -> Iterator[Claim]:
     """Whether the Transformer is better than each predecessor, for each corpus and budget."""
     starts = [name.removesuffix("base") for name in trained if name.endswith("-base")]
-    bleu = {row.model: row.bleu_en_de for row in PRINTED}
     for model, other in (("recurrent", "GNMT + RL"), ("convolutional", "ConvS2S")):
-        paper = f"{bleu['Transformer base']} against {bleu[other]} ({other}, En-De)"
-        claim = f"Transformer base is better than {MODELS[model][0]}"
+        bleu, base = (_printed(name)["BLEU En-De"] for name in (other, "Transformer base"))
+        paper = f"{base} against {bleu} ({other}, En-De)"
+        claim = f"Transformer base is better than {MODELS[model]['label']}"
         both = [start for start in starts if start + model in trained]
         for start in both:
             ours, theirs = (trained[start + name]["scores"].get("valid_bleu") for name in ("base", model))
@@ -234,3 +179,55 @@ def _quality_claims(trained: dict[str, Any]) -> Iterator[Claim]:
                 yield Claim.checked(f"{claim}, {start.strip('-')}", paper, found, ours > theirs)
         if not both:
             yield Claim(claim, paper, "is not trained yet", "not checked")
+
+
+# Table 4
+
+
+def table4_section(results: Results) -> Section:
+    """The paper's figures, and every parser that has been scored. The Wall Street Journal cannot be had freely."""
+    scored = list(results.rows("table4").values())
+    rows = [
+        [row["model"], row["architecture"], row["test"], *(f"{row[key]:.2f}" for key in ("f1", "precision", "recall"))]
+        for row in scored
+    ]
+    head, paper = ["model", "architecture", "test set", "F1", "P", "R"], "91.3 F1 (WSJ only), 92.7 (semi-supervised)"
+    printed = [[*map(str, row)] for row in PRINTED["table4"]["rows"]]
+    return Section.printed(
+        "table4",
+        measured_on=f"{len(rows)} scores of parsers that were trained here" if rows else "no parser is scored yet",
+        claims=[
+            Claim("The Transformer generalizes to constituency parsing", paper, _best(scored), "not checked"),
+            *_predecessor_claims(scored),
+        ],
+        tables=[
+            *([Table("Trained here", head, rows)] if rows else []),
+            Table("The paper's table", ["parser", "training", "F1 on WSJ 23"], printed),
+        ],
+    )
+
+
+def _best(scored: list[dict[str, Any]]) -> str:
+    """The best score on every test set."""
+    best = {row["test"]: row["f1"] for row in sorted(scored, key=lambda row: row["f1"])}
+    if not best:
+        return "no parser is scored yet (--model, --test)"
+    return ", ".join(f"{f1:.1f} on {test}" for test, f1 in best.items()) + "; WSJ cannot be had freely"
+
+
+def _predecessor_claims(scored: list[dict[str, Any]]) -> Iterator[Claim]:
+    """Whether the Transformer is better than the recurrent model, on every test set on which both were scored."""
+    claim = "The Transformer outperforms recurrent sequence-to-sequence models"
+    paper = "91.3 against 88.3 F1 (WSJ only)"
+    compared = False
+    for test in dict.fromkeys(row["test"] for row in scored):
+        ours, theirs = (
+            [row["f1"] for row in scored if row["test"] == test and row["architecture"] == architecture]
+            for architecture in ("encoder_decoder", "recurrent")
+        )
+        if ours and theirs:
+            compared = True
+            found = f"{max(ours):.1f} against {max(theirs):.1f}"
+            yield Claim.checked(f"{claim}: {test}", paper, found, max(ours) > max(theirs))
+    if not compared:
+        yield Claim(claim, paper, "needs a score of a recurrent parser on the same test set", "not checked")
