@@ -1,4 +1,4 @@
-"""The commands of the README and of the feature list: each is run, with tiny sizes; getting started has its own test."""
+"""The commands of the README and of the feature list, each with tiny sizes; getting started has a test of its own."""
 
 import json
 import lzma
