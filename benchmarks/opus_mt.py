@@ -70,7 +70,9 @@ def main() -> None:
         model = library.MarianMTModel.from_pretrained(options.original, dtype=torch.float32).eval()
         import_model(options.original, folder / "imported")
         saved = load_model(folder / "imported")
-        setting = print_setting(lines=options.lines, **{"lines, beam 4": options.beam_lines}, threads=options.threads)
+        setting = print_setting(
+            lines=options.lines, **{"lines, beam 4": options.beam_lines}, threads=options.threads, seed=SEED
+        )
         systems = {PEER: hugging_face(model, saved)}
         for name in options.systems.split(","):
             if name in ("plain", "native"):

@@ -119,7 +119,7 @@ def test_a_recipe_from_flags_is_commented_and_can_be_trained(transduce: Any, tra
     trained_now = transduce("train", "own.toml", cwd=tmp_path)
     assert trained_now.code == 0, trained_now.err
     assert (tmp_path / "runs/own/model/model.safetensors").exists()
-    assert complaint(transduce(*words, cwd=tmp_path)).startswith("own.toml exists; ")
+    assert complaint(transduce(*words, cwd=tmp_path)).startswith("own.toml exists already; ")
     assert transduce(*words, "--force", cwd=tmp_path).code == 0
 
 

@@ -210,7 +210,7 @@ def test_the_native_engine_generates_almost_the_same(transduce: Any, trained_tex
         (["generate", "-m", "run", "\udcff"], "is not UTF-8; set the terminal's encoding to UTF-8"),
         (["generate", "-m", "run", "train.txt"], "train.txt is a file, but prompts are texts; to continue each of its"),
         (["generate", "-m", "run", "x", "--stop", "a", "--stop", ""], "stop must not be empty"),
-        (["generate", "-m", "run", "x", "--min-p", "2"], "min_p must be between 0 and 1"),
+        (["generate", "-m", "run", "x", "--min-p", "2"], "--min-p must be between 0 and 1"),
         (["generate", "-m", "run", "x", "--engine", "fast"], "engine must be one of auto, plain, native, gpu"),
         (["generate", "-m", "run", "x", "--device", "cpu", "--engine", "gpu"], "engine gpu needs a CUDA GPU"),
         (["score", "-m", "run"], "give the text to score"),

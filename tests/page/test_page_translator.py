@@ -289,7 +289,7 @@ def test_several_files_are_translated_and_formats_are_listed(
 ) -> None:
     page = open_page(f"{bundled_address}#from=en&to=de")
     files = [
-        {"name": "a.pdf", "mimeType": "application/pdf", "buffer": b"%PDF\x00\xff"},
+        {"name": "a.pptx", "mimeType": "application/octet-stream", "buffer": b"PK\x00\xff"},
         {"name": "b.txt", "mimeType": "text/plain", "buffer": b"The dog sleeps."},
         {"name": "c.html", "mimeType": "text/html", "buffer": b"<p>Hello.</p>"},
     ]

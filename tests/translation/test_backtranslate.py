@@ -26,7 +26,7 @@ def mono() -> list[str]:
 
 
 def pairs_of(path: Path) -> list[tuple[str, str]]:
-    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
     return [(source, target) for source, target in rows]
 
 

@@ -104,7 +104,7 @@ def test_outputs_below_the_minimum_are_left_out_and_counted(transduce: Any, cali
 def test_without_calibration_confidence_is_refused_in_one_line(transduce: Any, trained: Any, tmp_path: Path) -> None:
     out = write_lines(tmp_path / "out.txt", ["kept"])
     for words in (["--jsonl", "--confidence"], ["--min-confidence", "0.5"]):
-        outcome = transduce("translate", "-m", trained.run, *words, "ba", "-o", out, cwd=tmp_path)
+        outcome = transduce("translate", "-m", trained.run, *words, "ba", "-o", out, "--force", cwd=tmp_path)
         message = complaint(outcome)
         assert "is not calibrated; calibrate it with: transduce calibrate -m MODEL --test valid.tsv" in message
     assert out.read_text() == "kept\n"

@@ -61,7 +61,7 @@ def test_info_describes_it_and_prints_its_notes(command: Any, bundled: Path) -> 
     assert outcome.code == 0
     assert re.search(rf"^folder +{re.escape(str(bundled))}$", outcome.out, re.MULTILINE)
     assert re.search(r"^stored as +int8$", outcome.out, re.MULTILINE)
-    assert outcome.out.endswith("\n\n# Babo to babo\n\nLicence: none\n")
+    assert outcome.out.startswith("# Babo to babo\n\nLicence: none\n\n")
 
 
 def test_inspect_uses_it(command: Any, tmp_path: Path) -> None:

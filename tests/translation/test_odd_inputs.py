@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from transduce.translation.locale import localized
 from transduce.translation.stages.protect import Protection
 from transduce.translation.translator import Translator
 
@@ -28,7 +29,8 @@ def test_an_odd_input_gives_a_sound_output(outputs: dict[str, str], text: str) -
     output = outputs[text]
     for span in Protection().spans(text):
         protected = text[span.start : span.end]
-        assert output.count(protected) == text.count(protected), output
+        kept = localized(protected, text[: span.start], ["en"], "de")
+        assert output.count(kept) == text.count(protected), output
     assert not re.search("[\ue000-\uf8ff\ufffd]", output)
     assert bool(output.strip()) == bool(text.strip())
     assert output.isupper() or not text.isupper()

@@ -54,7 +54,7 @@ def test_hostile_lines_take_linear_time(unit: str) -> None:
     ],
 )
 def test_sentences_have_the_tags_in_them(line: str, sentences: list[str]) -> None:
-    split = Split(Protect(Readable(list), uses_slots=False), by_sentence=True)
+    split = Split(Protect(Readable(list), uses_slots=False, sources={}), by_sentence=True)
     segments = [Segment([], [], text, text) for text in split.apply(taken(line), CONTEXT)]
     for segment, expected in zip(segments, sentences, strict=True):
         unchanged = [((n, n + 1), (n, n + 1)) for n in range(len(segment.text))]

@@ -58,7 +58,7 @@ def test_an_output_is_resumed_in_the_format_that_it_was_begun_in(
 ) -> None:
     out = many.parent / name
     for first, second, begun in (([], ["--jsonl"], "without"), (["--jsonl"], [], "with")):
-        assert run(transduce, trained, many, "-o", out, *first).code == 0
+        assert run(transduce, trained, many, "-o", out, "--force", *first).code == 0
         lines = out.read_text().splitlines(keepends=True)
         out.write_text("".join(lines[:10]))
         message = complaint(run(transduce, trained, many, "-o", out, "--resume", *second))
@@ -112,7 +112,7 @@ def test_a_file_that_another_process_writes_is_not_touched(
     (tmp_path / out).write_text(before)
     with (tmp_path / out).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        words = [command, "-m", trained.run, "in.txt", "-o", out, *resume]
+        words = [command, "-m", trained.run, "in.txt", "-o", out, *(resume or ["--force"])]
         outcome = transduce(*words, cwd=tmp_path)
     assert outcome.code == 2
     assert outcome.err.splitlines()[-1] == (

@@ -21,8 +21,9 @@ from transduce.nn.embedding import Embedding
 from transduce.nn.observe import observe_attention, observe_layers
 from transduce.nn.segments import pack_tokens
 from transduce.search.beam import Extensions, beam_search
+from transduce.search.constraint import SymbolRule
 from transduce.search.decoder import Decoder, Hypothesis
-from transduce.search.engine import Job, output_limit
+from transduce.search.engine import output_limit
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import BOS, EOS
 from transduce.translation.text import Segment
@@ -112,15 +113,15 @@ def inspect_translation(translator: Translator, request: InspectionRequest) -> I
     model = without_heads(full_model, off)
 
     steps: list[Extensions] = []
-    best = _search(model, source, config, request.prefix, steps)
+    best = _search(model, part, config, request.prefix, steps)
 
     target = [*best.tokens, EOS]
     attention, hiddens_LMD, positions_TD = _observe(model, source, [BOS, *best.tokens])
     predictions, log_sum_TX = logit_lens(model, hiddens_LMD, target)
     ablation = None
     if off:
-        full = _search(full_model, source, config, request.prefix)
-        ablation = Ablation(full, _search(model, source, replace(config, beam=1), [*full.tokens, EOS]))
+        full = _search(full_model, part, config, request.prefix)
+        ablation = Ablation(full, _search(model, part, replace(config, beam=1), [*full.tokens, EOS]))
     return Inspection(
         request=request,
         config=config,
@@ -176,18 +177,17 @@ def position_table(model: EncoderDecoder | DecoderOnly | EncoderOnly, *lengths: 
 
 def _search(
     model: Model,
-    source: list[int],
+    part: Segment,
     config: SearchConfig,
     prefix: Sequence[int],
     steps: list[Extensions] | None = None,
 ) -> Hypothesis:
     """The best hypothesis. The search continues until `beam` hypotheses are finished, so that they can be compared."""
-    job = Job(source[:-1], list(prefix))
-    device = model.device
+    job, device = replace(part, prefix=list(prefix)), model.device
     assert isinstance(model, Decoder)
     (hypotheses,) = beam_search(
         model,
-        Stream(*pack_tokens([source], device)),
+        Stream(*pack_tokens([[*job.tokens, EOS]], device)),
         [output_limit(job, config, model.longest)],
         beam=config.beam,
         alpha=config.length_penalty,
@@ -195,6 +195,7 @@ def _search(
         min_length=config.min_length,
         no_repeat=config.no_repeat,
         prefixes=[job.prefix],
+        symbols=SymbolRule(job.reserved, [job.once], device) if job.reserved else None,
         device=device,
         on_step=steps.append if steps is not None else None,
     )
