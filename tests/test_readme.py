@@ -117,6 +117,7 @@ def test_the_server_of_the_pages_serves(transduce: Any, desk: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("command", sorted({command for command in COMMANDS if not re.search(NOT_RUN, command)}))
 def test_a_command_of_the_pages_works(transduce: Any, desk: Path, command: str) -> None:
+    (desk / "look.html").unlink(missing_ok=True)  # two pages write it
     outcome = run(transduce, command, desk)
     if "< in.en" in command or "--jsonl" in command:
         assert outcome.out.count("\n") == 50
@@ -124,6 +125,8 @@ def test_a_command_of_the_pages_works(transduce: Any, desk: Path, command: str) 
         assert (desk / "out.de").read_text().count("\n") == 50
     elif "report.docx" in command:
         assert (desk / "report.de.docx").exists()
+    elif "transduce init " in command:
+        assert (desk / "first.toml").exists()
     elif "--out " not in command:
         assert outcome.out
 
