@@ -146,7 +146,7 @@ def test_argos(transduce: Any, trained: Any, tmp_path: Path, lines: list[str]) -
         max_decoding_length=8,
     )  # fmt: skip
     expected = greedy(transduce, trained.run, tmp_path)
-    assert [spm.decode_pieces(one.hypotheses[0]) for one in results] == expected
+    assert [spm.decode_pieces(result.hypotheses[0]) for result in results] == expected
 
     outcome = transduce("import", "argos", "--out", "back", cwd=tmp_path)
     assert outcome.code == 0, outcome.err

@@ -135,7 +135,7 @@ def test_sentences_have_the_ranges_that_are_aligned() -> None:
         (answer,) = httpx.post(f"{address}/v1/translate", json=body).json()["translations"]
         assert answer["sentences"][0]["aligned"] is None
         detected = [httpx.post(f"{address}/v1/detect", json={"text": text}).json() for text in ("Guten Morgen!", "は")]
-        assert [(one["name"], one["available"]) for one in detected] == [("German", True), ("Japanese", False)]
+        assert [(answer["name"], answer["available"]) for answer in detected] == [("German", True), ("Japanese", False)]
 
 
 def test_sentences_join_to_the_translation(client: httpx.Client, translator: Translator, toy_pairs: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class HtmlPage:
-    """A self-contained HTML page. A notebook shows it where it is the value of a cell."""
+    """A self-contained HTML page. A notebook shows it if it is the value of a cell."""
 
     html: str = field(repr=False)
 
