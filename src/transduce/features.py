@@ -74,7 +74,6 @@ FEATURES = {
             "text": "transduce.files.readers:DOCUMENTS",
         },
         commands={
-            "init": "transduce.cli.init:init",
             "train": "transduce.cli.train:train",
             "evaluate": "transduce.cli.evaluate:evaluate",
             "info": "transduce.cli.info:info",
@@ -82,6 +81,13 @@ FEATURES = {
             "average": "transduce.cli.average:average",
             "shrink": "transduce.cli.shrink:shrink",
             "cache": "transduce.cli.cache:cache",
+        },
+    ),
+    "init": Feature(commands={"init": "transduce.init.command:init"}),
+    "tracking": Feature(
+        hooks={
+            "require_tracking": "transduce.tracking.sinks:require_packages",
+            "tracking": "transduce.tracking.sinks:tracking",
         },
     ),
     "translation": Feature(

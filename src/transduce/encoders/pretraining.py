@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from transduce.config import require
-from transduce.data.noise import Groups, Ints, RandomExamples, poisson_spans, random_spans
 from transduce.data.packing import Example, PackedBatch, PackedStream
+from transduce.encoders.noise import Groups, Ints, RandomExamples, poisson_spans, random_spans
 from transduce.errors import ConfigError
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig

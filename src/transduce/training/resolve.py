@@ -13,7 +13,6 @@ from transduce.data.prepare import Prepared, prepare
 from transduce.data.variation import Variation
 from transduce.errors import DataError
 from transduce.features import HOOKS
-from transduce.files.pairs import ReadReport
 from transduce.files.readers import READERS
 from transduce.models.folder import read_card
 from transduce.models.model import Model
@@ -107,13 +106,6 @@ def require_text(recipe: Recipe) -> None:
     needed = [*recipe.data.all_train, *recipe.data.all_valid]
     for name in (name for files in needed for name in files if not Path(name).exists()):
         raise DataError(f"{name}: no such file{HOOKS['missing_text'](Path(name))}")
-
-
-def require_examples(recipe: Recipe) -> None:
-    """Raise an error if a file of the text has no example of the recipe's task; only its first example is read."""
-    reader = READERS[recipe.make_task().reader]
-    for files in dict.fromkeys([*recipe.data.all_train, *recipe.data.all_valid]):
-        next(reader.pieces([files], ReadReport()) if reader.pieces else reader.read([files], ReadReport()))
 
 
 def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> TokenizerConfig | AnyTokenizer:

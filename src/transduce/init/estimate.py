@@ -74,6 +74,13 @@ def duration(hours: float) -> str:
     return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:,.0f} days"
 
 
+def require_examples(recipe: Recipe) -> None:
+    """Raise an error if a file of the text has no example of the recipe's task; only its first example is read."""
+    reader = READERS[recipe.make_task().reader]
+    for files in dict.fromkeys([*recipe.data.all_train, *recipe.data.all_valid]):
+        next(reader.pieces([files], ReadReport()) if reader.pieces else reader.read([files], ReadReport()))
+
+
 def text_size(recipe: Recipe) -> TextSize:
     """The size of the training text; what is not read within a few seconds is extrapolated from the file sizes."""
     reader = READERS[recipe.make_task().reader]
