@@ -7,9 +7,10 @@ from typing import ClassVar
 import numpy as np
 
 from transduce.data.packing import Example, Ids, Offsets, PackedBatch, PackedStream
-from transduce.data.plan import Plan, WindowPlan
+from transduce.data.plan import Plan
 from transduce.data.shards import TokenShards
 from transduce.language_model.generator import Generator
+from transduce.language_model.window_plan import WindowPlan
 from transduce.models.model import Model, ModelConfig
 from transduce.search.decoder import Decoder
 from transduce.search.options import SearchConfig

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from torch import Tensor
 
 from transduce.config import Table
-from transduce.data.batch import Batch
+from transduce.data.batch import BATCH_TOKENS, Batch
 from transduce.data.packing import Example, PackedBatch
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
@@ -86,7 +86,7 @@ class Task(ABC):
     """Settings of the model that follow from the training data (`model_settings`)."""
     new_parts: ClassVar[tuple[str, ...]] = ()
     """How the names of weights begin that a model of another task, from which training starts, need not have."""
-    validation_tokens: int = 4096
+    validation_tokens: int = BATCH_TOKENS
     """Maximum number of tokens of a batch of validation examples."""
 
     def __init__(self, settings: Any = None) -> None:

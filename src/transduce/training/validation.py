@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from transduce.data.batch import Batch, to_device
+from transduce.data.batch import Batch, in_batches, to_device
 from transduce.data.data_config import DataConfig
 from transduce.data.packing import Example
 from transduce.data.prepare import Prepared
@@ -115,17 +115,8 @@ class Validation:
             self.display.advance()
 
     def _batches(self) -> Iterator[list[Example]]:
-        batch: list[Example] = []
-        tokens = 0
-        for example in self._examples:
-            longer = max(map(len, example)) + 1
-            if batch and tokens + longer > self._task.validation_tokens:
-                yield batch
-                batch, tokens = [], 0
-            batch.append(example)
-            tokens += longer
-        if batch:
-            yield batch
+        sizes = (max(map(len, example)) + 1 for example in self._examples)
+        return in_batches(self._examples, sizes, self._task.validation_tokens)
 
 
 def _digest(array: Any) -> str:

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from transduce.data import shards as shards_module
-from transduce.data.plan import WindowPlan
 from transduce.data.prepare import DataConfig, Prepared, prepare
 from transduce.data.shards import TokenShards, write_document_index, write_document_shards
 from transduce.data.variation import Variation
@@ -19,6 +18,7 @@ from transduce.files import readers as text_documents
 from transduce.files.pairs import ReadReport
 from transduce.files.readers import read_pieces
 from transduce.language_model.task import LanguageModel
+from transduce.language_model.window_plan import WindowPlan
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, Tokenizer, TokenizerConfig
 from transduce.training.loader import Loader
 from transduce.training.processes import Processes
