@@ -132,7 +132,7 @@ class Steps(AbstractContextManager["Steps"]):
                         self.learner.collect()
                 failed = False
             except torch.OutOfMemoryError:
-                if not self.learner.sharing.splits_batches:
+                if self.learner.is_sharded:  # the other processes are waiting in the same layer
                     raise RunError(
                         "out of memory; batches of a sharded model are not split: lower train.batch_tokens and raise "
                         "train.accumulate by the same factor"
