@@ -71,7 +71,6 @@ FEATURES = {
         readers={
             "pairs": "transduce.files.readers:PAIRS",
             "lines": "transduce.files.readers:LINES",
-            "text": "transduce.files.readers:DOCUMENTS",
         },
         commands={
             "train": "transduce.cli.train:train",
@@ -108,6 +107,7 @@ FEATURES = {
     ),
     "language_model": Feature(
         tasks={"language_model": "transduce.language_model.task:LanguageModel"},
+        readers={"text": "transduce.language_model.document_shards:DOCUMENTS"},
         uses={"language_model": "use it with: transduce generate or transduce score"},
         commands={"generate": "transduce.language_model.command:generate"},
         hooks={"score_texts": "transduce.language_model.command:score_texts"},

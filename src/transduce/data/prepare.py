@@ -15,7 +15,7 @@ from transduce.cache_folder import cache_folder
 from transduce.config import require
 from transduce.data.data_config import DataConfig as DataConfig  # re-exported
 from transduce.data.shards import TokenShards
-from transduce.data.write_corpus import write_documents, write_pairs
+from transduce.data.write_corpus import write_pairs
 from transduce.disk import digest, flush_folder
 from transduce.errors import ConfigError, DataError
 from transduce.files.pair_formats import HEADER, TSV, format_suffix
@@ -131,7 +131,7 @@ def _prepare_into(
         _sweep(folder.parent)
         work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
         log("data: reading " + ", ".join(" + ".join(files) for files in data.all_train))
-        write = write_documents if READERS[reader].pieces else write_pairs
+        write = READERS[reader].write or write_pairs
         write(work, data, vocabulary, log, reader)
         if changed := [name for name, now in source_digests(data, reader).items() if now != sources[name]]:
             raise DataError(f"{changed[0]} changed while it was being read; run the same command again")

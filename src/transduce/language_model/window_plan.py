@@ -9,7 +9,8 @@ import numpy.typing as npt
 from transduce.config import require
 from transduce.data.packing import Example, Ids
 from transduce.data.plan import Ints, PartShape
-from transduce.data.shards import ENDS, TokenShards
+from transduce.data.shards import TokenShards
+from transduce.language_model.document_shards import ENDS
 from transduce.tokenizers.tokenizer import PAD
 
 
