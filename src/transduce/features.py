@@ -182,6 +182,7 @@ FEATURES = {
             "export": "transduce.interop.command:export",
             "import": "transduce.interop.command:import_model",
         },
+        hooks={"imported_tokenizer": "transduce.interop.imported_tokenizers:parse_imported_tokenizer"},
         exporters={
             "hf": "transduce.interop.huggingface:HF",
             "ctranslate2": "transduce.interop.ctranslate2:CTRANSLATE2",
