@@ -182,7 +182,7 @@ class Classify(Task):
         scores = ClassScores(self._labels, np.array(totals, np.int64).reshape(counted.counts_CC.shape))
         samples = []
         if not self._images and validation.processes.is_main:
-            first = validation.texts[: validation.scoring.samples] if validation.processes.count == 1 else []
+            first = validation.texts[: validation.recipe.train.samples] if validation.processes.count == 1 else []
             samples = [
                 {"source": text[:_LONGEST_SAMPLE], "output": self._labels[guess], "reference": label}
                 for (text, label), guess in zip(first, predicted, strict=False)

@@ -76,7 +76,7 @@ class LanguageModel(Task):
         if not isinstance(model, Decoder):
             return None
         generator = Generator(model, validation.trained_tokenizer, context=validation.data.max_length, config=options)
-        chosen = list(_excerpts([text for (text,) in validation.texts], validation.scoring.samples))
+        chosen = list(_excerpts([text for (text,) in validation.texts], validation.recipe.train.samples))
         processes = validation.processes
         prompts = [prompt for prompt, _ in chosen[processes.share]]
         outputs = processes.gather(

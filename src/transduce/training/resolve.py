@@ -35,7 +35,7 @@ from transduce.training.processes import Processes, StopRequest
 from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
 from transduce.training.start_from import find_start
-from transduce.training.task import Scoring, Task
+from transduce.training.task import Task
 from transduce.training.validation import Validation
 
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
@@ -96,7 +96,7 @@ def resolve(
     variation = Variation(prepared.tokenizer, config.bpe_dropout, recipe.augment, task.reader, recipe.data.tgt_lang)
     growth, max_length = variation.growth(prepared.train), recipe.data.max_length
     plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
-    validation = Validation(task, recipe.data, prepared, _scoring_of(recipe), display, processes, stop)
+    validation = Validation(task, recipe, prepared, display, processes, stop)
     recipe = _with_precision(recipe, run, task, plan, variation, model, log, processes)
     return ResolvedRecipe(recipe, task, prepared, model, variation, plan, validation)
 
@@ -198,24 +198,10 @@ def _with_precision(
     return replace(recipe, train=replace(config, precision="bfloat16" if half else "float32"))
 
 
-def _scoring_of(recipe: Recipe) -> Scoring:
-    """How the model is scored on the validation data."""
-    config = recipe.train
-    return Scoring(
-        config.valid_sentences,
-        config.criterion,
-        config.bleu_tokenizer,
-        recipe.data.tgt_lang,
-        config.samples,
-        uses_slots=bool(recipe.augment.spans),
-    )
-
-
-def _check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]], log: Callable[[str], None]) -> None:
+def _check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[Any, ...]], log: Callable[[str], None]) -> None:
     """Raise an error if the validation examples cannot be scored; log how they are scored and what is best."""
-    scoring, parts = _scoring_of(recipe), [part for part in recipe.data.parts if part.valid]
-    for language in dict.fromkeys(part.target or scoring.language for part in parts):
-        if description := task.check_scoring(replace(scoring, language=language), examples):
+    for language in dict.fromkeys(part.target or recipe.data.tgt_lang for part in recipe.data.parts if part.valid):
+        if description := task.check_scoring(recipe.train, language, examples):
             log(f"data: validation by {description}; the best checkpoint is selected by {recipe.train.criterion}")
 
 
