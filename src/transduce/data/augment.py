@@ -64,7 +64,6 @@ class AugmentConfig:
 
     @property
     def enabled(self) -> bool:
-        """Whether any pair is changed."""
         return any(asdict(self).values())
 
 

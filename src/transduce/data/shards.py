@@ -151,7 +151,6 @@ def write_index(
 
 
 def _times(repeats: Sequence[tuple[int, float]], pairs: int) -> Ints:
-    """How often each pair occurs in an epoch."""
     if not repeats:
         return np.ones(pairs, np.int64)
     chance = np.random.default_rng(0)

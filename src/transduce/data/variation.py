@@ -47,7 +47,6 @@ class Variation:
 
     @property
     def enabled(self) -> bool:
-        """Whether examples are varied at all."""
         return bool(self.bpe_dropout) or self.augment.enabled
 
     def growth(self, shards: TokenShards) -> float:
@@ -114,7 +113,6 @@ class Variation:
 
 
 def seed_of(plan: Plan, number: int) -> int:
-    """The random seed of batch `number`."""
     return plan.seed + 1_000_003 * number
 
 

@@ -56,7 +56,6 @@ class Reader:
     """Part of the key of prepared text: another one, if examples of older versions must not be reused."""
 
     def texts(self, example: Sequence[Any]) -> Sequence[str]:
-        """The items of an example that are texts."""
         return example[int(self.arrays) : len(example) - int(self.labels)]
 
 

@@ -15,7 +15,6 @@ from transduce.search.decoder import (
     SearchSteps,
     block_repeated_ngrams,
     forbid_end,
-    last_result,
     length_penalty,
 )
 from transduce.tokenizers.tokenizer import BOS, EOS
@@ -36,7 +35,6 @@ class GreedyDecoder(Decoder, Protocol):
 
 
 def greedy_choice(log_prob_RV: Tensor) -> Tensor:
-    """The most likely token of each row."""
     return log_prob_RV.argmax(-1)
 
 
@@ -116,7 +114,7 @@ def roll_out_steps(
     first: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
 ) -> Iterator[RollOutStep]:
-    """Generate `rows` outputs for each sentence, step by step; see `roll_out`.
+    """Generate `rows` outputs for each sentence, step by step.
 
     `first` is the first token that the decoder processes for each sentence; by default BOS.
     """
@@ -173,13 +171,6 @@ def roll_out_steps(
             limit_B1, generated_BWT, total_BW, finished_BW, token_BW = (
                 x.index_select(0, remaining_B) for x in (limit_B1, generated_BWT, total_BW, finished_BW, token_BW)
             )
-
-
-def roll_out(
-    decoder: Decoder, source: Any, limits: Sequence[int], choose: Choose, *, alpha: float, **options: Any
-) -> list[list[Hypothesis]]:
-    """All steps of `roll_out_search` at once."""
-    return last_result(roll_out_search(decoder, source, limits, choose, alpha=alpha, **options))
 
 
 def roll_out_search(

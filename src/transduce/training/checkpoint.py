@@ -120,12 +120,10 @@ def load_checkpoint(folder: Path, model: Model, optimizer: torch.optim.Optimizer
 
 
 def read_progress(folder: Path) -> Progress:
-    """The progress of the run at this checkpoint."""
     return Progress(**json.loads((folder / STATE).read_text(encoding="utf-8")))
 
 
 def list_checkpoints(checkpoints: Path) -> list[Path]:
-    """All complete checkpoints, oldest first."""
     folders = [path for path in checkpoints.glob("step-*") if re.fullmatch(r"step-\d+", path.name)]
     return sorted(folders, key=_step)
 
@@ -192,7 +190,6 @@ def _step(folder: Path) -> int:
 
 
 def load_average(model: Model, checkpoints: list[Path]) -> None:
-    """Set the model's weights to the mean of the checkpoints."""
     total = {name: torch.zeros(x.shape, dtype=torch.float64) for name, x in model.state_dict().items()}
     for folder in checkpoints:
         for name, x in load_file(folder / WEIGHTS).items():

@@ -50,6 +50,5 @@ class CapturedFunction:
         self._replay = capture(lambda: function(self._inputs), after_warm_up)
 
     def __call__(self, inputs: list[Tensor]) -> Tensor:
-        """The function of these inputs."""
         torch._foreach_copy_(self._inputs, inputs)
         return self._replay()

@@ -123,7 +123,6 @@ class CapturedCompute(Compute):
     _graph: CapturedFunction | None = None
 
     def __call__(self, batch: Batch) -> Tensor:
-        """See `Compute`."""
         if self._graph is None:
             compute = super().__call__
             self._graph = CapturedFunction(

@@ -94,7 +94,6 @@ class Ending:
         return min(decided, self.config.steps)
 
     def reached(self) -> bool:
-        """Whether the last step is done."""
         return self._progress.step >= self.last_step
 
     @property

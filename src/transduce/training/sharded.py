@@ -21,7 +21,6 @@ class _ThroughCpu:
     """Collective operations of FSDP2 on copies in the memory of the CPU: gloo has them for CPU tensors only."""
 
     def allocate(self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Memory on the device of the model."""
         return torch.empty(*size, dtype=dtype, device=device)
 
 
@@ -62,7 +61,6 @@ def shard(model: Model, processes: int, *, half: bool) -> None:
 
 
 def is_sharded(model: Model) -> bool:
-    """Whether the model is sharded over the processes."""
     return isinstance(model, FSDPModule)
 
 
@@ -87,7 +85,6 @@ def gather_tensor(x: Tensor) -> Tensor:
 
 
 def local_shard(x: Tensor) -> Tensor:
-    """This process's shard of a tensor."""
     return x.to_local() if isinstance(x, DTensor) else x
 
 

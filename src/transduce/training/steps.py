@@ -70,7 +70,6 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Training time since the last reading."""
         return time.monotonic() - self.began
 
     def skipped_in_a_row(self) -> int:
@@ -192,7 +191,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release_memory() -> None:
-    """Free the memory of a failed step."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
