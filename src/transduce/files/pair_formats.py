@@ -22,7 +22,6 @@ from transduce.files.files import COMPRESSIONS, MAX_LINE_BYTES, binary_blocks, r
 from transduce.files.languages import LANGUAGES, direction_of_entry
 from transduce.files.parquet import TABLE_SUFFIXES, is_table, read_table, table_writer
 from transduce.files.po import read_messages
-from transduce.files.xml_source import not_well_formed, safe_parser
 
 Pair = tuple[str, str]
 Entries = Iterator[tuple[int, Pair | str]]
@@ -204,6 +203,25 @@ TABLE = PairFormat(TABLE_SUFFIXES, _read_rows, None, _create_table)
 
 
 _PairOf = Callable[[ElementTree.Element, str], Pair | str]
+
+
+def safe_parser(name: str, encoding: str | None = None) -> expat.XMLParserType:
+    """A parser that refuses entity declarations, which can expand without bound or name other files.
+
+    Without an encoding, the file tells it.
+    """
+
+    def refuse(*_: object) -> None:
+        raise DataError(f"{name}: XML that declares entities is not read; replace them by their text")
+
+    parser = expat.ParserCreate(encoding)
+    parser.EntityDeclHandler = refuse
+    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+    return parser
+
+
+def not_well_formed(name: str, error: expat.ExpatError) -> DataError:
+    return DataError(f"{name}, line {error.lineno}: not well-formed XML: {expat.errors.messages[error.code]}")
 
 
 def _xml_reader(units: tuple[str, ...], pair_of: _PairOf) -> Callable[[Path], Entries]:

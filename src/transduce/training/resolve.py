@@ -21,7 +21,6 @@ from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.display import Display
 from transduce.training.initial_weights import new_model
-from transduce.training.languages import infer_languages, inherit_languages, warn_of_exchanged_sides, warn_of_file_names
 from transduce.training.learner import use_bfloat16
 from transduce.training.loader import Loader
 from transduce.training.measured import (
@@ -69,10 +68,7 @@ def resolve(
     if recipe.train.threads:
         torch.set_num_threads(recipe.train.threads)
     require_text(recipe)
-    recipe = infer_languages(recipe, log)
-    if not run.config.exists():
-        recipe = inherit_languages(recipe, log)
-    warn_of_file_names(recipe.data, log)
+    recipe = HOOKS["languages_of_run"](recipe, log, is_new=not run.config.exists())
     task = recipe.make_task()
     with processes.main_process_first():
         prepared = prepare(
@@ -85,7 +81,7 @@ def resolve(
             begun_with=run.corpus,
         )
     if READERS[task.reader].has_translations:
-        warn_of_exchanged_sides(recipe.data, prepared, log)
+        HOOKS["warn_of_exchanged_sides"](recipe.data, prepared, log)
     task.set_tokenizer(prepared.tokenizer)
     recipe = _with_measured_sizes(recipe, task, prepared)
     model = new_model(recipe, task, run, prepared, device, processes, log)
