@@ -101,8 +101,7 @@ FEATURES = {
             "shortlist": "transduce.translation.commands.shortlist:shortlist",
         },
         hooks={
-            "shared_parts": "transduce.translation.stages.protect:shared_parts",
-            "form_of_address": "transduce.translation.formality:form_of_address",
+            "augment": "transduce.translation.augment:augment",
             "languages_of_run": "transduce.translation.run_languages:languages_of_run",
             "warn_of_exchanged_sides": "transduce.translation.run_languages:warn_of_exchanged_sides",
         },
