@@ -128,7 +128,9 @@ def _prepare_into(
     work: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(folder.parent)
+        for leftover in folder.parent.glob("*.tmp"):  # of processes that were killed
+            if time.time() - leftover.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(leftover, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
         log("data: reading " + ", ".join(" + ".join(files) for files in data.all_train))
         write = READERS[reader].write or write_pairs
@@ -149,13 +151,6 @@ def _prepare_into(
     finally:
         if work:
             shutil.rmtree(work, ignore_errors=True)
-
-
-def _sweep(cache: Path) -> None:
-    """Remove unfinished folders of processes that were killed days ago."""
-    for leftover in cache.glob("*.tmp"):
-        if time.time() - leftover.stat().st_mtime > _ABANDONED:
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _report(shards: TokenShards, data: DataConfig) -> list[str]:

@@ -151,7 +151,9 @@ def roll_out_steps(
                 allowed_RV.masked_fill_(~fits_BWV.flatten(0, 1), -torch.inf)
             token_BW = choose(allowed_RV).view(len(sentences), rows)
             if prefixes:
-                _force_prefixes(token_BW, [prefixes[sentence] for sentence in sentences], t)
+                for index, prefix in enumerate(prefixes[sentence] for sentence in sentences):
+                    if t < len(prefix):
+                        token_BW[index] = prefix[t]
             token_BW = token_BW.masked_fill(finished_BW | (limit_B1 == t), EOS)
             log_prob_R = log_prob_RV.gather(1, token_BW.view(-1, 1))
         generated_BWT[:, :, t] = token_BW
@@ -185,12 +187,6 @@ def roll_out_search(
                 results[step.sentences[index]] = ranked
         yield
     return results
-
-
-def _force_prefixes(token_BW: Tensor, prefixes: list[Sequence[int]], t: int) -> None:
-    for index, prefix in enumerate(prefixes):
-        if t < len(prefix):
-            token_BW[index] = prefix[t]
 
 
 def _ranked(generated_WT: Tensor, log_prob_W: Tensor, alpha: float) -> list[Hypothesis]:

@@ -140,7 +140,9 @@ def newest_intact(checkpoints: Path, log: Callable[[str], None]) -> Path | None:
         damage = find_damage(folder)
         if damage is None:
             for bad, reason in damaged:
-                log(f"{bad}: {reason}; renamed to {_rename_damaged(bad).name}")
+                target = bad.with_name(f"{bad.name}.damaged")
+                shutil.rmtree(target, ignore_errors=True)
+                log(f"{bad}: {reason}; renamed to {bad.rename(target).name}")
             return folder
         damaged.append((folder, damage))
     if damaged:  # nothing is renamed, so that the next start reports the same error
@@ -177,12 +179,6 @@ def prune(checkpoints: Path, keep: int, best_step: int, every: int, last_step: i
         if folder not in kept:
             # Renamed first, so that a kill during the deletion does not leave a partial checkpoint.
             shutil.rmtree(folder.rename(checkpoints / f".{folder.name}.tmp"))
-
-
-def _rename_damaged(folder: Path) -> Path:
-    target = folder.with_name(f"{folder.name}.damaged")
-    shutil.rmtree(target, ignore_errors=True)
-    return folder.rename(target)
 
 
 def _step(folder: Path) -> int:

@@ -82,9 +82,11 @@ def _peak_memory(recipe: Recipe, task: Task, model: Model, tokens: int) -> float
     torch.cuda.reset_peak_memory_stats(model.device)
     peak: float | None = None
     with suppress(torch.OutOfMemoryError):
-        _trial_step(
-            recipe, task, copy.deepcopy(model), _trial_batch(recipe, task, model, tokens, recipe.data.max_length)
-        )
+        trained = copy.deepcopy(model)
+        learner = Learner(trained, make_optimizer(trained, recipe.train), task, recipe.train)
+        batch = _trial_batch(recipe, task, model, tokens, recipe.data.max_length)
+        learner.compute(batch)
+        learner.update(1, 0.0, batch.count)
         peak = torch.cuda.max_memory_allocated(model.device)
     release_memory()
     return peak
@@ -105,12 +107,6 @@ def step_seconds(recipe: Recipe, task: Task, model: Model, tokens: int) -> float
         if seconds > _ENOUGH:
             break
     return seconds
-
-
-def _trial_step(recipe: Recipe, task: Task, model: Model, batch: Batch) -> None:
-    learner = Learner(model, make_optimizer(model, recipe.train), task, recipe.train)
-    learner.compute(batch)
-    learner.update(1, 0.0, batch.count)
 
 
 def _trial_batch(recipe: Recipe, task: Task, model: Model, tokens: int, sentence: int) -> Batch:
