@@ -5,7 +5,7 @@ The weights that are trained are always float32. The optimizer is Adam (section 
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,7 +17,7 @@ from transduce.features import HOOKS
 from transduce.models.model import Model
 from transduce.nn.loss import with_bias
 from transduce.training.checkpoint import begin_moments
-from transduce.training.cuda_graph import CapturedFunction
+from transduce.training.cuda_graph import capture
 from transduce.training.processes import SINGLE_PROCESS, Processes
 from transduce.training.r_drop import symmetric_kl
 from transduce.training.sharded import is_sharded, local_shard
@@ -120,19 +120,19 @@ class Compute:
 class CapturedCompute(Compute):
     """Computes gradients by replaying a CUDA graph, recorded with the first batch; all batches have its shapes."""
 
-    _graph: CapturedFunction | None = None
+    _replay: Callable[[], Tensor] | None = None
 
     def __call__(self, batch: Batch) -> Tensor:
-        if self._graph is None:
+        if self._replay is None:
             compute = super().__call__
-            self._graph = CapturedFunction(
-                lambda tensors: compute(batch.with_tensors(tensors)), batch.tensors, self.precision.worker.zero_grad
-            )
-        return self._graph(batch.tensors)
+            self._inputs = [x.clone() for x in batch.tensors]
+            self._replay = capture(lambda: compute(batch.with_tensors(self._inputs)), self.precision.worker.zero_grad)
+        torch._foreach_copy_(self._inputs, batch.tensors)
+        return self._replay()
 
     def reset(self) -> None:
         """Discard the graph; the next batch is recorded again."""
-        self._graph = None
+        self._replay = None
 
 
 def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Adam:
