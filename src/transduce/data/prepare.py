@@ -211,7 +211,7 @@ def _has_header(files: Sequence[str]) -> bool:
     if len(files) > 1 or format_suffix(path) not in TSV.suffixes:
         return False
     _, first = next(iter(TSV.read(path)), (0, ""))
-    return first == HEADER
+    return str(first) == HEADER
 
 
 def source_digests(data: DataConfig, reader: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 from transduce.errors import DataError
 from transduce.features import Registry
 from transduce.files.files import raw_lines
-from transduce.files.pair_formats import BAD_UTF8, NUL, UnusableError, decode, has_rows, require_one_side
+from transduce.files.pair_formats import BAD_UTF8, NUL, UnusableError, decode, has_rows, parse_each, require_one_side
 from transduce.files.pairs import Corpus, ReadReport, read_pairs, require_usable
 from transduce.files.parquet import is_table, read_table
 
@@ -62,11 +62,7 @@ class Reader:
 def row_texts(path: Path) -> Iterator[tuple[int, str | UnusableError]]:
     """The number of each row of a .jsonl file or a table, with its text "text", or the problem with it."""
     rows: Iterator[Any] = read_table(path, ["text"]) if is_table(path) else raw_lines(path, _MAX_ROW_BYTES)
-    for number, row in enumerate(rows, start=1):
-        try:
-            yield number, text_of_row(row)
-        except UnusableError as problem:
-            yield number, problem
+    return parse_each(rows, text_of_row)
 
 
 def text_of_row(row: bytes | Mapping[str, Any] | None) -> str:
@@ -103,11 +99,7 @@ def read_texts(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> 
 
 def _lines(path: Path) -> Iterator[tuple[int, str | UnusableError]]:
     require_one_side(path)
-    for number, raw in enumerate(raw_lines(path), start=1):
-        try:
-            yield number, decode(raw)
-        except UnusableError as problem:
-            yield number, problem
+    return parse_each(raw_lines(path), decode)
 
 
 def single_file(files: tuple[str, ...]) -> str:
