@@ -19,7 +19,7 @@ from transformers_models import (
 
 from transduce.errors import ModelError
 from transduce.interop.import_model import import_model
-from transduce.tokenizers.imported import ImportedTokenizer
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 
 
 def gguf_llama(path: Path) -> Any:

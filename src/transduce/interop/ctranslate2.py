@@ -29,6 +29,7 @@ from transduce.interop.exchange import (
     transformers_weights,
     write_json,
 )
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.interop.vocabulary import (
     DEFAULT_NAMES,
     NEVER,
@@ -45,7 +46,6 @@ from transduce.models.weights_file import physical_memory
 from transduce.nn.kinds import ADDED
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.tokenizers.any_tokenizer import TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS, EOS, UNK
 
 _VERSIONS = (5, 6)

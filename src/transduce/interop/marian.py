@@ -31,6 +31,7 @@ from transduce.interop.exchange import (
     require_exportable,
     transformers_weights,
 )
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.interop.marian_shortlist import read_marian_shortlist
 from transduce.interop.vocabulary import DEFAULT_NAMES, NEVER, separate_vocabularies, shared_vocabulary
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -39,7 +40,6 @@ from transduce.models.model import Model
 from transduce.models.weights_file import physical_memory
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.tokenizers.any_tokenizer import TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import Tokenizer
 
 MODEL, BINARY_MODEL, VOCABULARY, SETTINGS = "model.npz", "model.intgemm8.bin", "vocab.spm", "special:model.yml"
