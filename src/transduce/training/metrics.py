@@ -1,6 +1,7 @@
 """`metrics.jsonl`: one line for each measurement of a run; also sent to TensorBoard or Weights & Biases."""
 
 import json
+import math
 import platform
 import secrets
 import shlex
@@ -90,6 +91,15 @@ class Metrics:
 
 def _line(record: Record) -> str:
     return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def points_of(records: list[Record], key: str) -> list[tuple[float, float]]:
+    """The finite values of a measurement with their steps."""
+    return [
+        (record["step"], record[key])
+        for record in records
+        if isinstance(record.get(key), int | float) and -math.inf < record[key] < math.inf
+    ]
 
 
 class Sink(Protocol):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from transduce.errors import RunError
+from transduce.features import HOOKS
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
 from transduce.training.checkpoint import (
@@ -22,9 +23,9 @@ from transduce.training.checkpoint import (
     scheduled,
 )
 from transduce.training.display import Display, clock_time, sparkline
+from transduce.training.metrics import points_of
 from transduce.training.processes import Interrupted
 from transduce.training.recipe import Recipe
-from transduce.training.report import points_of, write_report
 from transduce.training.run_folder import RunFolder
 from transduce.training.schedule import Ending
 from transduce.training.task import Task, ValidationScore
@@ -154,7 +155,7 @@ class Milestones:
             log(f"warning: no checkpoint at step {progress.step:,}: {error}; {last}. Training continues")
         try:
             prune(run.checkpoints, config.keep, progress.best_step, config.save_every, self.ending.last_step)
-            write_report(run.report, self.recipe, run.metrics)
+            HOOKS["write_report"](run.report, self.recipe, run.metrics)
         except OSError as error:
             log(f"warning: {run.path} is not up to date: {error}. Training continues")
 
@@ -191,7 +192,9 @@ class Milestones:
             facts["confidence"] = calibrations
         try:
             run.write_model(model, validation.tokenizer, facts)
-            write_report(run.report, recipe, run.metrics, self.task.picture(model, validation, kept["samples"]))
+            HOOKS["write_report"](
+                run.report, recipe, run.metrics, self.task.picture(model, validation, kept["samples"])
+            )
         except OSError as error:
             raise RunError(
                 f"all {progress.step:,} steps are done and saved, but {run.model} could not be written: {error}. "

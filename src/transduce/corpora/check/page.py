@@ -10,8 +10,8 @@ import numpy as np
 from transduce.corpora.check.lengths import Floats
 from transduce.corpora.check.report import DUPLICATES, ERRORS, LEAKS, CheckResults, Issue, Report
 from transduce.files.scripts import script
-from transduce.training.charts import Series, bar_chart, line_chart
-from transduce.training.report import write_page
+from transduce.report.charts import Series, bar_chart, line_chart
+from transduce.report.page import write_page
 
 _BINS = 40
 _SCRIPTS = 8

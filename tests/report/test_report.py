@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from transduce.data.prepare import DataConfig
-from transduce.training.charts import Series, line_chart
+from transduce.report.charts import Series, line_chart
+from transduce.report.report import speeds, write_report
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe
-from transduce.training.report import speeds, write_report
 
 EVIL = "<script>alert('x')</script> & \"quotes\" <img src=http://evil.example/x.png>"
 PICTURE = {"source": ["▁ba", "<b>", "</s>"], "output": [EVIL, "</s>"], "weights": [[0.1, 0.2, 0.7], [1.0, 0.0, 0.0]]}

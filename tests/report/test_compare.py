@@ -8,7 +8,7 @@ from transduce.config import to_toml
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError, RunError
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
-from transduce.training.compare import different_settings, figures, read_runs, write_comparison
+from transduce.report.compare import different_settings, figures, read_runs, write_comparison
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe
 from transduce.training.train_config import TrainConfig

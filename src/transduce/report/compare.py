@@ -7,11 +7,12 @@ from pathlib import Path
 
 from transduce.config import build, read_toml
 from transduce.errors import ConfigError, RunError
-from transduce.training.charts import Series, line_chart
+from transduce.report.charts import Series, line_chart
+from transduce.report.page import write_page
+from transduce.report.report import all_settings, changed_settings, speeds
 from transduce.training.display import clock_time
-from transduce.training.metrics import Record, read_records
+from transduce.training.metrics import Record, points_of, read_records
 from transduce.training.recipe import Recipe
-from transduce.training.report import all_settings, changed_settings, points_of, speeds, write_page
 from transduce.training.task import TASKS
 
 COLOURS = "abcdef"

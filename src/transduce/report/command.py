@@ -24,7 +24,7 @@ def compare(
 
     from transduce.cli.outputs import refuse_overwriting, require_file_output
     from transduce.files.texts import one_line
-    from transduce.training.compare import different_settings, figures, read_runs, write_comparison
+    from transduce.report.compare import different_settings, figures, read_runs, write_comparison
 
     if out:
         require_file_output(out)

@@ -2,51 +2,22 @@
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from transduce.config import to_table
-from transduce.disk import write_atomically
 from transduce.files.readers import READERS
-from transduce.training.charts import CHART_STYLE, Point, Series, heat_map, line_chart
+from transduce.report.charts import Point, Series, heat_map, line_chart
+from transduce.report.page import write_page
 from transduce.training.display import clock_time
-from transduce.training.metrics import Metrics, Record
+from transduce.training.metrics import Metrics, Record, points_of
 from transduce.training.recipe import Recipe
 from transduce.training.task import TASKS, Task
 
 _STEPS = 6
 """Number of steps at which the output of a sample is shown."""
-# ruff: noqa: E501
-STYLE = (
-    """
-:root { --ink: #1d2433; --soft: #667085; --line: #e4e7ec; --page: #fbfbfd; --card: #fff; --a: #2563c9; --b: #d9730d; --c: #12805c; --d: #9333c9; --e: #b42318; --f: #667085; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ef; --soft: #98a2b3; --line: #303746; --page: #12151c; --card: #1a1f2a; --a: #7aa7f0; --b: #f0a35c; --c: #5ecba1; --d: #c79af0; --e: #f58a80; --f: #98a2b3; }
-}
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1040px; padding: 32px 20px 60px; color: var(--ink); background: var(--page);
-  font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 24px; margin: 0; } h2 { font-size: 17px; margin: 36px 0 12px; } .soft { color: var(--soft); }
-.facts { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 18px; }
-.fact, figure, .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 16px; }
-.fact b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(380px, 100%), 1fr)); gap: 14px; }
-figure { margin: 0; } figcaption { font-size: 14px; margin-bottom: 6px; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
-.samples td { white-space: pre-wrap; }
-td, th { text-align: left; vertical-align: top; padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); }
-th { color: var(--soft); font-weight: 500; } td.name { color: var(--soft); white-space: nowrap; width: 1%; }
-.settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(300px, 100%), 1fr)); gap: 14px; font-size: 13px; }
-.settings td { word-break: break-word; } td u { text-decoration-color: var(--b); text-underline-offset: 3px; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 14px 0 0; } summary { cursor: pointer; margin: 14px 0; color: var(--soft); }
-.fact { max-width: 100%; overflow-wrap: anywhere; } .about { margin-top: 14px; font-size: 13px; }
-"""
-    + CHART_STYLE
-)
-"""Style sheet of the report, and of other pages of the same look."""
 _CONFUSION_CLASSES = 30
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 
@@ -184,18 +155,6 @@ def write_report(path: Path, recipe: Recipe, metrics: Metrics, picture: dict[str
     write_page(path, path.parent.name, "".join(body))
 
 
-def write_page(path: Path, title: str, body: str) -> None:
-    """Write a page in the look of the report."""
-    page = f"""<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)} · transduce</title><style>{STYLE}</style></head>
-<body>{body}</body>
-</html>
-"""
-    write_atomically(path, page.encode())
-
-
 def charts(train: list[Record], valid: list[Record], task: type[Task]) -> Iterator[str]:
     """The charts of a run."""
     score = task.score_name
@@ -307,12 +266,3 @@ def _attention(picture: dict[str, Any] | None) -> str:
 
 def _corpus(recipe: Recipe) -> str:
     return ", ".join(" + ".join(Path(name).name for name in files) for files in recipe.data.all_train)
-
-
-def points_of(records: list[Record], key: str) -> list[Point]:
-    """The finite values of a measurement with their steps."""
-    return [
-        (record["step"], record[key])
-        for record in records
-        if isinstance(record.get(key), int | float) and -math.inf < record[key] < math.inf
-    ]
