@@ -91,7 +91,7 @@ class _Drawing:
         self._is_log = kind == "logarithmic"
         self._y_ticks = _log_ticks(min(ys), max(ys)) if self._is_log else _ticks(min(0, *ys), max(ys))
         self._x_span = max(x for curve in series for x, _ in curve.points) or 1
-        self._left = 12 + _CHARACTER * max(len(number(tick)) for tick in self._y_ticks)
+        self._left = 12 + _CHARACTER * max(len(_tick_label(tick)) for tick in self._y_ticks)
 
     def svg(self) -> str:
         parts = [*self._grid(), *self._lines(), *self._crosshair()]
@@ -112,10 +112,10 @@ class _Drawing:
         for tick in self._y_ticks:
             y = self._y(tick)
             yield f'<line class="grid" x1="{self._left}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>'
-            yield f'<text class="tick" x="{self._left - 6}" y="{y + 4}" text-anchor="end">{self._number(tick)}</text>'
+            yield f'<text class="tick" x="{self._left - 6}" y="{y + 4}" text-anchor="end">{_tick_label(tick)}</text>'
         for tick in _ticks(0, self._x_span):
             if tick <= self._x_span:
-                x, label = self._x(tick), _steps(tick)
+                x, label = self._x(tick), step_label(tick)
                 # A label that is centred at the right edge would be cut off.
                 anchor = "end" if x + _CHARACTER * len(label) / 2 > _WIDTH else "middle"
                 x = min(x, _WIDTH - 2) if anchor == "end" else x
@@ -142,7 +142,7 @@ class _Drawing:
             values = [f"step {step:,.0f}" if self._unit == "step" else f"{step:,.4g} {self._unit}"]
             for curve, steps_of_curve in zip(self._series, xs, strict=True):
                 if index := bisect_right(steps_of_curve, step):
-                    values.append(f"{curve.name} {self._number(curve.points[index - 1][1])}")
+                    values.append(f"{curve.name} {with_minus(self._number(curve.points[index - 1][1]))}")
             x = self._x(step)
             label = escape("  ".join(values))
             anchor, at = ("start", self._left) if x < _WIDTH / 2 else ("end", _WIDTH - 2)
@@ -207,5 +207,14 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(n * step, 12) for n in range(first, last + 1)]
 
 
-def _steps(step: float) -> str:
+def with_minus(number: str) -> str:
+    """A number with the sign of a minus instead of a hyphen."""
+    return number.replace("-", "−")
+
+
+def _tick_label(tick: float) -> str:
+    return with_minus(f"{tick:,.0f}" if abs(tick) >= 1000 else f"{tick:.4g}")
+
+
+def step_label(step: float) -> str:
     return f"{step / 1000:g}k" if step >= 1000 else f"{step:g}"

@@ -1,75 +1,66 @@
-"""Compares runs: one table, and one page with their curves in the same charts."""
+"""Compares runs: one table, whether the best is significantly better, and one page with all curves and translations."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
-from transduce.config import build, read_toml
-from transduce.errors import ConfigError, RunError
-from transduce.report.charts import Series, line_chart
-from transduce.report.page import write_page
-from transduce.report.report import all_settings, changed_settings, speeds
-from transduce.training.display import clock_time
-from transduce.training.metrics import Record, points_of, read_records
-from transduce.training.recipe import Recipe
-from transduce.training.task import TASKS
+from transduce.errors import ConfigError
+from transduce.report.page import table, write_page
+from transduce.report.report import COLOURS, charts, marked, settings_of
+from transduce.report.run import Run, read_run
+from transduce.report.verdict import judge
+from transduce.translation.scores import compare, sentence_chrf
 
-COLOURS = "abcdef"
+_SIDE_BY_SIDE = 8
+"""Number of sentences whose translations are shown side by side."""
+_SIGNIFICANT = 0.05
+Rows = list[tuple[str, list[str]]]
 
 
 @dataclass(frozen=True)
-class ComparedRun:
-    """A run with its measurements."""
+class Outputs:
+    """What the finished models of all runs made of the same validation sentences."""
 
-    name: str
-    recipe: Recipe
-    records: list[Record]
-
-    def of(self, kind: str) -> list[Record]:
-        """All measurements of a kind, oldest first."""
-        return [record for record in self.records if record["kind"] == kind]
+    sources: list[str]
+    references: list[str]
+    by_run: dict[str, list[str]]
 
 
-def read_run(path: Path) -> ComparedRun:
-    """Read the settings and measurements of a run."""
-    config, metrics = path / "config.toml", path / "metrics.jsonl"
-    if not config.is_file() or not metrics.is_file():
-        raise RunError(f"{path} is not a run: it has no {config.name if not config.is_file() else metrics.name}")
-    run = ComparedRun(path.resolve().name, build(Recipe, read_toml(config), str(config)), read_records(metrics))
-    try:
-        _figures(run)
-    except (KeyError, TypeError, ValueError, ArithmeticError):
-        raise RunError(f"{metrics}: its measurements are not those of a run of this version") from None
-    return run
-
-
-def read_runs(paths: Sequence[Path]) -> list[ComparedRun]:
+def read_runs(paths: Sequence[Path]) -> list[Run]:
     """Read the runs, each with a name of its own."""
     if len(paths) > len(COLOURS):
         raise ConfigError(f"at most {len(COLOURS)} runs are compared at once, not {len(paths)}")
     runs = [read_run(path) for path in paths]
     if len({run.name for run in runs}) < len(runs):
-        runs = [ComparedRun(str(path), run.recipe, run.records) for path, run in zip(paths, runs, strict=True)]
+        runs = [replace(run, name=str(path)) for path, run in zip(paths, runs, strict=True)]
     return runs
 
 
-def figures(runs: Sequence[ComparedRun]) -> list[tuple[str, list[str]]]:
-    """Rows of the table: a name, and the value of each run; "-" if it has none."""
-    rows: dict[str, list[str]] = {}
-    for index, run in enumerate(runs):
-        for name, value in _figures(run).items():
-            rows.setdefault(name, ["-"] * len(runs))[index] = value
-    return list(rows.items())
+def figures(runs: Sequence[Run]) -> Rows:
+    """Rows of the table: a name, and the value of each run; "-" if it has none. The best of a row have a star."""
+    rows: Rows = []
+    for name in dict.fromkeys(name for run in runs for name in run.figures):
+        found = [run.figures.get(name) for run in runs]
+        ordered = sorted((figure for figure in found if figure and figure.best), key=lambda figure: figure.order)
+        best = ordered[-1].text if ordered and ordered[0].text != ordered[-1].text else None
+        rows.append((name, [_cell(figure.text, best) if figure else "-" for figure in found]))
+    verdicts = [judge(run) for run in runs]
+    return [*rows, ("verdict", [verdict.kind if verdict else "-" for verdict in verdicts])]
 
 
-def different_settings(runs: Sequence[ComparedRun]) -> list[tuple[str, list[str]]]:
+def _cell(text: str, best: str | None) -> str:
+    return f"{text} ★" if text == best else text
+
+
+def different_settings(runs: Sequence[Run]) -> Rows:
     """The settings in which the runs differ, with the value of each; "-" if it has none.
 
     A setting that only some of the runs have, such as a size of one architecture, is listed if one of them changed it.
     """
-    settings = [all_settings(run.recipe) for run in runs]
-    changed = {name for run in runs for name in changed_settings(run.recipe)}
+    settings = [{name: value for name, value, _ in settings_of(run.recipe)} for run in runs]
+    changed = {name for run in runs for name, _, differs in settings_of(run.recipe) if differs}
     rows = []
     for name in dict.fromkeys(name for settings_of_run in settings for name in settings_of_run):
         values = [settings_of_run.get(name) for settings_of_run in settings]
@@ -79,75 +70,87 @@ def different_settings(runs: Sequence[ComparedRun]) -> list[tuple[str, list[str]
     return rows
 
 
-def write_comparison(path: Path, runs: Sequence[ComparedRun]) -> None:
+def read_outputs(runs: Sequence[Run]) -> Outputs | str:
+    """The outputs of the finished models, or the reason why they cannot be compared."""
+    if not all(run.task.translates for run in runs):
+        return "only translations are compared with one another"
+    read = []
+    for run in runs:
+        try:
+            lines = (run.folder / "outputs.jsonl").read_text(encoding="utf-8").splitlines()
+            samples = [json.loads(line) for line in lines] if run.final else []
+            read.append([(sample["source"], sample["reference"], sample["output"]) for sample in samples])
+        except (OSError, ValueError, KeyError, TypeError):
+            read.append([])
+    if missing := [run.name for run, samples in zip(runs, read, strict=True) if not samples]:
+        return f"{missing[0]} has no translations of a finished model (outputs.jsonl)"
+    pairs = [[sample[:2] for sample in samples] for samples in read]
+    if any(other != pairs[0] for other in pairs):
+        return "the runs have scored different validation sentences"
+    sources, references = map(list, zip(*pairs[0], strict=True))
+    outputs = {run.name: [sample[2] for sample in samples] for run, samples in zip(runs, read, strict=True)}
+    return Outputs(sources, references, outputs)
+
+
+def significance(runs: Sequence[Run], outputs: Outputs | str) -> str:
+    """Which run has the best translations, and to which others the difference is significant; as a sentence."""
+    if len(runs) < 2:
+        return ""
+    if isinstance(outputs, str):
+        return f"No test of significance: {outputs}."
+    tokenizers = {str(run.valid[-1].get("tokenizer", "auto")) if run.valid else "auto" for run in runs}
+    alike = len(tokenizers) == 1 and "+" not in min(tokenizers)  # a mean over languages has several tokenizers
+    metric, chosen = ("BLEU", min(tokenizers)) if alike else ("chrF2", "auto")
+
+    score = f"valid_{next(iter(runs[0].scores))}"
+    best, *others = sorted(runs, key=lambda run: -(run.final or {}).get(score, 0.0))
+    systems = {run.name: outputs.by_run[run.name] for run in (best, *others)}
+    tested, _ = compare(systems, outputs.references, tokenize=chosen, only=metric)
+    clauses = [
+        f"{'significantly' if result.p_value < _SIGNIFICANT else 'not significantly'} better than {result.system} "
+        f"({metric} {result.value:.2f}, p = {result.p_value:.3f})"
+        for result in tested
+        if result.p_value is not None
+    ]
+    return (
+        f"{best.name} ({metric} {tested[0].value:.2f}) is {' and '.join(clauses)}, by paired bootstrap resampling of "
+        f"{len(outputs.references):,} validation sentences."
+    )
+
+
+def write_comparison(path: Path, runs: Sequence[Run]) -> None:
     """Write a page with the curves of all runs, which needs no network."""
-    names = [run.name for run in runs]
+    names, outputs = [run.name for run in runs], read_outputs(runs)
+    verdict = significance(runs, outputs)
+    shown = [[escape(name), *map(escape, values)] for name, values in figures(runs)]
+    settings = [[escape(name), *map(escape, values)] for name, values in different_settings(runs)]
     body = [
         f"<h1>{escape(' and '.join(names))}</h1>",
-        _table("Figures", names, figures(runs)),
+        f'<div class="card verdict calm">{escape(verdict)}</div>' if verdict else "",
+        table("Figures", ["", *names], shown),
+        _side_by_side(outputs) if isinstance(outputs, Outputs) and len(runs) > 1 else "",
         '<h2>Training</h2><div class="charts">',
-        *_charts(runs),
+        *charts(runs),
         "</div>",
-        _table("Settings that differ", names, different_settings(runs)),
+        table("Settings that differ", ["", *names], settings),
     ]
     write_page(path, " and ".join(names), "".join(body))
 
 
-def _figures(run: ComparedRun) -> dict[str, str]:
-    train, valid, final, start = (run.of(kind) for kind in ("train", "valid", "final", "start"))
-    task = TASKS[run.recipe.task]
-    names = {task.score_name.lower(): task.score_name, **task.figures}
-    result: dict[str, str] = {}
-    for key, name in names.items():
-        if key != "loss" and (points := points_of(valid, key)):  # the loss has a row of its own
-            best = min if key in task.lower_is_better else max
-            result[f"best {name} on the validation set"] = f"{best(y for _, y in points):.2f}"
-        for record in final[-1:]:
-            if f"valid_{key}" in record:
-                result[f"{name} of the finished model"] = f"{record[f'valid_{key}']:.2f}"
-    if points := points_of(valid, "loss"):
-        result["lowest validation loss"] = f"{min(y for _, y in points):.3f}"
-    if train:
-        result["last training loss"] = f"{points_of(train, 'loss')[-1][1]:.3f}" if points_of(train, "loss") else "-"
-        result["steps"] = f"{train[-1]['step']:,}"
-        if "seconds" in train[-1]:
-            result["training time"] = clock_time(train[-1]["seconds"])
-        if points := speeds(train):
-            result["tokens/s (median)"] = f"{sorted(y for _, y in points)[len(points) // 2]:,.0f}"
-    for record in start[-1:]:
-        result |= {"parameters": f"{record['parameters']:,}", "device": record["device"]}
-    return result
-
-
-def _charts(runs: Sequence[ComparedRun]) -> list[str]:
-    def series(kind: str, key: str) -> list[Series]:
-        coloured = zip(runs, COLOURS, strict=False)
-        return [Series(run.name, points_of(run.of(kind), key), colour) for run, colour in coloured]
-
-    names: dict[str, str] = {}
-    for task in (TASKS[run.recipe.task] for run in runs):
-        names |= {task.score_name.lower(): task.score_name, **task.figures}
-    speed = [Series(run.name, speeds(run.of("train")), colour) for run, colour in zip(runs, COLOURS, strict=False)]
-    return [
-        line_chart("Validation loss", series("valid", "loss"), log=True),
-        line_chart("Training loss", series("train", "loss"), log=True),
-        *(
-            line_chart(f"{name} on the validation set", series("valid", key))
-            for key, name in names.items()
-            if key != "loss"
-        ),
-        line_chart("Learning rate", series("train", "learning_rate"), "{:.3g}".format, log=True),
-        line_chart("Gradient norm", series("train", "grad_norm"), "{:.3g}".format, log=True),
-        line_chart("Speed, tokens/s", speed, "{:,.0f}".format),
-    ]
-
-
-def _table(title: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-    if not rows:
-        return ""
-    head = "<tr><th>" + "".join(f"<th>{escape(name)}" for name in names)
-    body = "".join(
-        f'<tr><td class="name">{escape(name)}' + "".join(f"<td>{escape(value)}" for value in values)
-        for name, values in rows
-    )
-    return f'<h2>{title}</h2><div class="card wide"><table>{head}{body}</table></div>'
+def _side_by_side(outputs: Outputs) -> str:
+    """The sentences whose translations differ most, by their chrF."""
+    systems, references = list(outputs.by_run.values()), outputs.references
+    scores = [sentence_chrf(texts, references) for texts in systems]
+    spread = [max(column) - min(column) for column in zip(*scores, strict=True)]
+    order = sorted((index for index in range(len(spread)) if spread[index]), key=lambda index: -spread[index])
+    rows = []
+    for index in order[:_SIDE_BY_SIDE]:
+        values = [f"{of_run[index]:.0f}" for of_run in scores]
+        best = f"{max(of_run[index] for of_run in scores):.0f}"
+        cells = (
+            f"{marked(texts[index], references[index])} <span class=soft>(chrF {_cell(value, best)})</span>"
+            for texts, value in zip(systems, values, strict=True)
+        )
+        rows.append([escape(outputs.sources[index]), *cells, escape(references[index])])
+    note = "The sentences whose chrF differs most; words that the reference does not have there are underlined."
+    return table("Translations side by side", ["source", *outputs.by_run, "reference"], rows, note, "samples")

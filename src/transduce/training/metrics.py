@@ -102,6 +102,11 @@ def points_of(records: list[Record], key: str) -> list[tuple[float, float]]:
     ]
 
 
+def figure_text(key: str, value: float) -> str:
+    """A figure as the log, the report and the comparison show it: a loss with three digits, any other with two."""
+    return f"{value:.{3 if key.endswith('loss') else 2}f}"
+
+
 class Sink(Protocol):
     """A program that shows measurements."""
 
