@@ -211,7 +211,7 @@ def test_samples_are_shown_over_time_with_their_differences(tmp_path: Path) -> N
         sample = {"source": "das rote Haus", "output": output, "reference": "the red house"}
         metrics.add("valid", step=step, loss=1.0, perplexity=3.0, bleu=9.0, samples=[sample])
     html = report(tmp_path, metrics)
-    rows = re.findall(r'<div class="(s\d)"><span class=soft>(.*?)</span> (.*?)</div>', html)
+    rows = re.findall(r'<div class="(s\d)"><span class=soft>(.*?) </span>(.*?)</div>', html)
     assert rows == [
         ("s1", "step 50", "the <u>the &lt;b&gt;</u>"),
         ("s2", "step 100", "the red house"),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -19,13 +19,8 @@ _SIGNIFICANT = 0.05
 Rows = list[tuple[str, list[str]]]
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """What the finished models of all runs made of the same validation sentences."""
-
-    sources: list[str]
-    references: list[str]
-    by_run: dict[str, list[str]]
+Outputs = list[tuple[str, str, list[str]]]
+"""Source and reference of each validation sentence, and what the finished model of each run made of it."""
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
@@ -43,8 +38,8 @@ def figures(runs: Sequence[Run]) -> Rows:
     rows: Rows = []
     for name in dict.fromkeys(name for run in runs for name in run.figures):
         found = [run.figures.get(name) for run in runs]
-        ordered = sorted((figure for figure in found if figure and figure.best), key=lambda figure: figure.order)
-        best = ordered[-1].text if ordered and ordered[0].text != ordered[-1].text else None
+        ordered = sorted((figure.order, figure.text) for figure in found if figure and figure.order is not None)
+        best = ordered[-1][1] if ordered and ordered[0][1] != ordered[-1][1] else None
         rows.append((name, [_cell(figure.text, best) if figure else "-" for figure in found]))
     verdicts = [judge(run) for run in runs]
     return [*rows, ("verdict", [verdict.kind if verdict else "-" for verdict in verdicts])]
@@ -59,53 +54,50 @@ def different_settings(runs: Sequence[Run]) -> Rows:
 
     A setting that only some of the runs have, such as a size of one architecture, is listed if one of them changed it.
     """
-    settings = [{name: value for name, value, _ in settings_of(run.recipe)} for run in runs]
-    changed = {name for run in runs for name, _, differs in settings_of(run.recipe) if differs}
-    rows = []
-    for name in dict.fromkeys(name for settings_of_run in settings for name in settings_of_run):
-        values = [settings_of_run.get(name) for settings_of_run in settings]
-        considered = values if name in changed else [value for value in values if value is not None]
-        if len(set(considered)) > 1:
-            rows.append((name, ["-" if value is None else value for value in values]))
+    settings = [
+        {"task": (run.recipe.task, False)}
+        | {f"{section}.{key}": value for section, of in settings_of(run.recipe).items() for key, value in of.items()}
+        for run in runs
+    ]
+    rows: Rows = []
+    for name in dict.fromkeys(name for of_run in settings for name in of_run):
+        found = [of_run.get(name) for of_run in settings]
+        texts = [value[0] if value else "-" for value in found]
+        changed = any(value and value[1] for value in found)
+        if len(set(texts if changed else [value[0] for value in found if value])) > 1:
+            rows.append((name, texts))
     return rows
 
 
 def read_outputs(runs: Sequence[Run]) -> Outputs | str:
     """The outputs of the finished models, or the reason why they cannot be compared."""
     if not all(run.task.translates for run in runs):
-        return "only translations are compared with one another"
-    read = []
+        return "only translations can be tested"
+    columns = []
     for run in runs:
         try:
-            lines = (run.folder / "outputs.jsonl").read_text(encoding="utf-8").splitlines()
-            samples = [json.loads(line) for line in lines] if run.final else []
-            read.append([(sample["source"], sample["reference"], sample["output"]) for sample in samples])
-        except (OSError, ValueError, KeyError, TypeError):
-            read.append([])
-    if missing := [run.name for run, samples in zip(runs, read, strict=True) if not samples]:
-        return f"{missing[0]} has no translations of a finished model (outputs.jsonl)"
-    pairs = [[sample[:2] for sample in samples] for samples in read]
-    if any(other != pairs[0] for other in pairs):
+            lines = (run.folder / "outputs.jsonl").read_text(encoding="utf-8").split("\n")[:-1] if run.final else []
+            samples = [json.loads(line) for line in lines]
+            columns.append([(str(each["source"]), str(each["reference"]), str(each["output"])) for each in samples])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            columns.append([])
+        if not columns[-1]:
+            return f"{run.name} has no translations of a finished model (outputs.jsonl)"
+    if any([pair[:2] for pair in column] != [pair[:2] for pair in columns[0]] for column in columns):
         return "the runs have scored different validation sentences"
-    sources, references = map(list, zip(*pairs[0], strict=True))
-    outputs = {run.name: [sample[2] for sample in samples] for run, samples in zip(runs, read, strict=True)}
-    return Outputs(sources, references, outputs)
+    return [(*row[0][:2], [output for _, _, output in row]) for row in zip(*columns, strict=True)]
 
 
 def significance(runs: Sequence[Run], outputs: Outputs | str) -> str:
     """Which run has the best translations, and to which others the difference is significant; as a sentence."""
-    if len(runs) < 2:
-        return ""
-    if isinstance(outputs, str):
-        return f"No test of significance: {outputs}."
+    if len(runs) < 2 or isinstance(outputs, str):
+        return f"No test of significance: {outputs}." if len(runs) > 1 else ""
     tokenizers = {str(run.valid[-1].get("tokenizer", "auto")) if run.valid else "auto" for run in runs}
     alike = len(tokenizers) == 1 and "+" not in min(tokenizers)  # a mean over languages has several tokenizers
-    metric, chosen = ("BLEU", min(tokenizers)) if alike else ("chrF2", "auto")
-
-    score = f"valid_{next(iter(runs[0].scores))}"
-    best, *others = sorted(runs, key=lambda run: -(run.final or {}).get(score, 0.0))
-    systems = {run.name: outputs.by_run[run.name] for run in (best, *others)}
-    tested, _ = compare(systems, outputs.references, tokenize=chosen, only=metric)
+    metric, tokenizer = ("BLEU", min(tokenizers)) if alike else ("chrF2", "auto")
+    order = sorted(range(len(runs)), key=lambda n: -(runs[n].final or {}).get("valid_bleu", 0.0))
+    systems = {runs[n].name: [texts[n] for _, _, texts in outputs] for n in order}
+    tested, _ = compare(systems, [reference for _, reference, _ in outputs], tokenize=tokenizer, only=metric)
     clauses = [
         f"{'significantly' if result.p_value < _SIGNIFICANT else 'not significantly'} better than {result.system} "
         f"({metric} {result.value:.2f}, p = {result.p_value:.3f})"
@@ -113,8 +105,8 @@ def significance(runs: Sequence[Run], outputs: Outputs | str) -> str:
         if result.p_value is not None
     ]
     return (
-        f"{best.name} ({metric} {tested[0].value:.2f}) is {' and '.join(clauses)}, by paired bootstrap resampling of "
-        f"{len(outputs.references):,} validation sentences."
+        f"{tested[0].system} ({metric} {tested[0].value:.2f}) is {' and '.join(clauses)}, by paired bootstrap "
+        f"resampling of {len(outputs):,} validation sentences."
     )
 
 
@@ -128,7 +120,7 @@ def write_comparison(path: Path, runs: Sequence[Run]) -> None:
         f"<h1>{escape(' and '.join(names))}</h1>",
         f'<div class="card verdict calm">{escape(verdict)}</div>' if verdict else "",
         table("Figures", ["", *names], shown),
-        _side_by_side(outputs) if isinstance(outputs, Outputs) and len(runs) > 1 else "",
+        _side_by_side(names, outputs) if isinstance(outputs, list) and len(runs) > 1 else "",
         '<h2>Training</h2><div class="charts">',
         *charts(runs),
         "</div>",
@@ -137,20 +129,20 @@ def write_comparison(path: Path, runs: Sequence[Run]) -> None:
     write_page(path, " and ".join(names), "".join(body))
 
 
-def _side_by_side(outputs: Outputs) -> str:
+def _side_by_side(names: Sequence[str], outputs: Outputs) -> str:
     """The sentences whose translations differ most, by their chrF."""
-    systems, references = list(outputs.by_run.values()), outputs.references
-    scores = [sentence_chrf(texts, references) for texts in systems]
-    spread = [max(column) - min(column) for column in zip(*scores, strict=True)]
-    order = sorted((index for index in range(len(spread)) if spread[index]), key=lambda index: -spread[index])
+    references = [reference for _, reference, _ in outputs]
+    of_runs = [sentence_chrf([texts[n] for _, _, texts in outputs], references) for n in range(len(names))]
+    scores = list(zip(*of_runs, strict=True))
+    order = sorted(range(len(scores)), key=lambda index: min(scores[index]) - max(scores[index]))
     rows = []
     for index in order[:_SIDE_BY_SIDE]:
-        values = [f"{of_run[index]:.0f}" for of_run in scores]
-        best = f"{max(of_run[index] for of_run in scores):.0f}"
+        source, reference, texts = outputs[index]
+        best = f"{max(scores[index]):.0f}" if max(scores[index]) > min(scores[index]) else None
         cells = (
-            f"{marked(texts[index], references[index])} <span class=soft>(chrF {_cell(value, best)})</span>"
-            for texts, value in zip(systems, values, strict=True)
+            f"{marked(text, reference)} <span class=soft>(chrF {_cell(f'{score:.0f}', best)})</span>"
+            for text, score in zip(texts, scores[index], strict=True)
         )
-        rows.append([escape(outputs.sources[index]), *cells, escape(references[index])])
+        rows.append([escape(source), *cells, escape(reference)])
     note = "The sentences whose chrF differs most; words that the reference does not have there are underlined."
-    return table("Translations side by side", ["source", *outputs.by_run, "reference"], rows, note, "samples")
+    return table("Translations side by side", ["source", *names, "reference"], rows, note, "samples")

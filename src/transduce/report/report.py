@@ -143,7 +143,7 @@ def _samples(run: Run) -> str:
     rows = []
     for index, sample in enumerate(records[-1]["samples"]):
         outputs = "".join(
-            f'<div class="s{n}"><span class=soft>{name}</span> {marked(shown["output"], sample["reference"])}</div>'
+            f'<div class="s{n}"><span class=soft>{name} </span>{marked(shown["output"], sample["reference"])}</div>'
             for n, (name, record) in enumerate(zip(names, chosen, strict=True), 1)
             for shown in record["samples"][index : index + 1]
             if shown["source"] == sample["source"]
@@ -194,23 +194,38 @@ def _attention(picture: dict[str, Any] | None) -> str:
 
 def _settings(recipe: Recipe) -> str:
     """The settings, those with their default values folded."""
-    changed, defaults = [], []
-    for name, values, default in _sections(recipe):
-        different = {key: value for key, value in values.items() if value != default.get(key)}
-        rest = {key: value for key, value in values.items() if key not in different}
-        changed += [_card(name, different)] if different else []
-        defaults += [_card(name, rest)] if rest else []
+    changed, folded = (
+        "".join(
+            f'<div class="card"><b>{escape(section)}</b><table>{"".join(rows)}</table></div>'
+            for section, values in settings_of(recipe).items()
+            if (
+                rows := [
+                    f'<tr><td class="name">{escape(key)}<td>{escape(text)}'
+                    for key, (text, differs) in values.items()
+                    if differs is shown
+                ]
+            )
+        )
+        for shown in (True, False)
+    )
     summary = "<summary>Settings with their default values</summary>"
-    folded = f'<details>{summary}<div class="settings">{"".join(defaults)}</div></details>' if defaults else ""
-    return f'<h2>Settings</h2><div class="settings">{"".join(changed)}</div>{folded}'
+    folded = f'<details>{summary}<div class="settings">{folded}</div></details>' if folded else ""
+    return f'<h2>Settings</h2><div class="settings">{changed}</div>{folded}'
 
 
-def settings_of(recipe: Recipe) -> Iterator[tuple[str, str, bool]]:
-    """The task and every setting as "section.key", its value as text, and whether it differs from the default."""
-    yield "task", recipe.task, False
-    for name, values, default in _sections(recipe):
-        for key, value in values.items():
-            yield f"{name}.{key}", _readable(value), value != default.get(key)
+def settings_of(recipe: Recipe) -> dict[str, dict[str, tuple[str, bool]]]:
+    """The settings of each section: the value as text, and whether it differs from the default."""
+    result = {}
+    sections = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
+    for name, config in (sections | dict(recipe.sections)).items():
+        if dataclasses.is_dataclass(config):
+            try:
+                default = to_table(type(config)())  # type: ignore[misc]
+            except Exception:  # a section without default values
+                default = {}
+            values = {key: value for key, value in to_table(config).items() if value != ()}
+            result[name] = {key: (_readable(value), value != default.get(key)) for key, value in values.items()}
+    return result
 
 
 def _readable(value: Any) -> str:
@@ -224,23 +239,6 @@ def _readable(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "none" if value is None else str(value)
-
-
-def _sections(recipe: Recipe) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Name, values and default values of each section."""
-    sections = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
-    for name, config in (sections | dict(recipe.sections)).items():
-        if dataclasses.is_dataclass(config):
-            try:
-                default = to_table(type(config)())  # type: ignore[misc]
-            except Exception:  # a section without default values
-                default = {}
-            yield name, {key: value for key, value in to_table(config).items() if value != ()}, default
-
-
-def _card(name: str, values: dict[str, Any]) -> str:
-    rows = "".join(f'<tr><td class="name">{escape(key)}<td>{escape(_readable(value))}' for key, value in values.items())
-    return f'<div class="card"><b>{escape(name)}</b><table>{rows}</table></div>'
 
 
 def _corpus(recipe: Recipe) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Literal
 
 from transduce.config import build, read_toml
 from transduce.errors import RunError
@@ -19,16 +18,10 @@ from transduce.training.task import TASKS, Task
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a run, and which of several runs has the best one: the highest, the lowest, or none."""
+    """A figure of a run as text, and the number by which the best of several runs has the highest one, if any."""
 
     text: str
-    value: float = 0.0
-    best: Literal["highest", "lowest", ""] = ""
-
-    @property
-    def order(self) -> float:
-        """Higher for a better figure."""
-        return -self.value if self.best == "lowest" else self.value
+    order: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,7 @@ class Run:
         def add(name: str, key: str, values: Sequence[float]) -> None:
             lowest = key in ("loss", "perplexity") or key in self.task.lower_is_better
             for value in (min(values) if lowest else max(values),) if values else ():
-                result[name] = Figure(figure_text(key, value), value, "lowest" if lowest else "highest")
+                result[name] = Figure(figure_text(key, value), -value if lowest else value)
 
         finished = "{} of the finished model, validation set"
         for key, name in {**self.scores, "perplexity": "perplexity"}.items():
@@ -97,15 +90,15 @@ class Run:
             add(f"best {name} of a checkpoint, validation set", key, [y for _, y in points_of(self.valid, key)])
         for record in self.valid[-1:]:
             if "criterion" in record:
-                name = self.scores.get(record["criterion"], record["criterion"])
-                result[f"step of the best checkpoint, by {name}"] = Figure(f"{record['best_step']:,}")
+                criterion = self.scores.get(record["criterion"], "loss")
+                result[f"step of the best checkpoint, by {criterion}"] = Figure(f"{record['best_step']:,}")
         for _, loss in points_of(self.train, "loss")[-1:]:
             result["training loss"] = Figure(figure_text("loss", loss))
         for record in self.train[-1:]:
             result["steps"] = Figure(f"{record['step']:,}")
             if self.speeds:
                 speed = median(speed for _, speed in self.speeds)
-                result[f"{self.counted_tokens}, median"] = Figure(f"{speed:,.0f}", speed, "highest")
+                result[f"{self.counted_tokens}, median"] = Figure(f"{speed:,.0f}", speed)
             if "seconds" in record:
                 result["training time"] = Figure(clock_time(record["seconds"]))
         for record in self.of("start")[-1:]:
