@@ -140,7 +140,7 @@ def _side_by_side(names: Sequence[str], outputs: Outputs) -> str:
         source, reference, texts = outputs[index]
         best = f"{max(scores[index]):.0f}" if max(scores[index]) > min(scores[index]) else None
         cells = (
-            f"{marked(text, reference)} <span class=soft>(chrF {_cell(f'{score:.0f}', best)})</span>"
+            f"{marked(text, reference)} <span class=score>(chrF {_cell(f'{score:.0f}', best)})</span>"
             for text, score in zip(texts, scores[index], strict=True)
         )
         rows.append([escape(source), *cells, escape(reference)])

@@ -10,7 +10,7 @@ STOPS = 12
 """Largest number of stops of a slider."""
 _SLIDER = "".join(
     f"@media screen {{ .slider:has(input.s{n}:checked) td > .s{n} {{ display: block; }} }}\n"
-    for n in range(1, STOPS + 2)
+    for n in range(1, STOPS + 1)
 )
 STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8") + _SLIDER
 """Style sheet of the report, and of other pages of the same look."""

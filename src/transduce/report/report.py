@@ -132,8 +132,8 @@ def _samples(run: Run) -> str:
     records = [record for record in (*run.valid, *([run.final] if run.final else [])) if record.get("samples")]
     if not records:
         return ""
-    gap = max(1, -(-(len(records) - 1) // (STOPS - 1)))
-    chosen = [*records[:-1:gap], records[-1]]
+    count = min(STOPS, len(records))
+    chosen = [records[round(n * (len(records) - 1) / max(1, count - 1))] for n in range(count)]
     names = ["finished model" if record["kind"] == "final" else f"step {record['step']:,}" for record in chosen]
     stops = "".join(
         f'<label><input type="radio" name="stop" class="s{n}"{" checked" if n == len(chosen) else ""}>'
