@@ -96,16 +96,16 @@ def significance(runs: Sequence[Run], outputs: Outputs | str) -> str:
     alike = len(tokenizers) == 1 and "+" not in min(tokenizers)  # a mean over languages has several tokenizers
     metric, tokenizer = ("BLEU", min(tokenizers)) if alike else ("chrF2", "auto")
     order = sorted(range(len(runs)), key=lambda n: -(runs[n].final or {}).get("valid_bleu", 0.0))
-    systems = {runs[n].name: [texts[n] for _, _, texts in outputs] for n in order}
+    systems = {str(n): [texts[n] for _, _, texts in outputs] for n in order}  # names may be alike
     tested, _ = compare(systems, [reference for _, reference, _ in outputs], tokenize=tokenizer, only=metric)
     clauses = [
-        f"{'significantly' if result.p_value < _SIGNIFICANT else 'not significantly'} better than {result.system} "
-        f"({metric} {result.value:.2f}, p = {result.p_value:.3f})"
+        f"{'significantly' if result.p_value < _SIGNIFICANT else 'not significantly'} better than "
+        f"{runs[int(result.system)].name} ({metric} {result.value:.2f}, p = {result.p_value:.3f})"
         for result in tested
         if result.p_value is not None
     ]
     return (
-        f"{tested[0].system} ({metric} {tested[0].value:.2f}) is {' and '.join(clauses)}, by paired bootstrap "
+        f"{runs[order[0]].name} ({metric} {tested[0].value:.2f}) is {' and '.join(clauses)}, by paired bootstrap "
         f"resampling of {len(outputs):,} validation sentences."
     )
 
