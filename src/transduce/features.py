@@ -76,7 +76,6 @@ FEATURES = {
             "train": "transduce.cli.train:train",
             "evaluate": "transduce.cli.evaluate:evaluate",
             "info": "transduce.cli.info:info",
-            "compare": "transduce.cli.compare:compare",
             "average": "transduce.cli.average:average",
             "shrink": "transduce.cli.shrink:shrink",
             "cache": "transduce.cli.cache:cache",
@@ -200,6 +199,10 @@ FEATURES = {
     ),
     "cluster": Feature(hooks={"translate_with_ray": "transduce.cluster.ray:translate_with_ray"}),
     "environment": Feature(commands={"doctor": "transduce.environment:doctor"}),
+    "report": Feature(
+        commands={"compare": "transduce.report.command:compare"},
+        hooks={"write_report": "transduce.report.report:write_report"},
+    ),
     "paper": Feature(commands={"paper": "transduce.paper.command:paper"}),
 }
 """The features of this package, by their folders."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from transduce.disk import write_atomically
 from transduce.errors import RunError
-from transduce.training import report
+from transduce.report import page
 
 Verdict = Literal["confirmed", "contradicted", "within noise", "not checked"]
 _SIGNS: dict[Verdict, str] = {"confirmed": "+", "contradicted": "!", "within noise": "~", "not checked": "?"}
@@ -177,7 +177,7 @@ def write_page(path: Path, sections: Mapping[str, Section]) -> None:
             body.append(_section_html(name, sections[name]))
         else:
             body.append(f'<h2 id="{name}">{name}</h2><p class="soft">Not measured yet.</p>')
-    report.write_page(path, "Attention Is All You Need, checked", "".join(body))
+    page.write_page(path, "Attention Is All You Need, checked", "".join(body))
 
 
 def _section_html(name: str, section: Section) -> str:

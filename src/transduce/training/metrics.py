@@ -1,6 +1,7 @@
 """`metrics.jsonl`: one line for each measurement of a run."""
 
 import json
+import math
 import platform
 import shlex
 import sys
@@ -85,6 +86,20 @@ class Metrics:
 
 def _line(record: Record) -> str:
     return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def points_of(records: list[Record], key: str) -> list[tuple[float, float]]:
+    """The finite values of a measurement with their steps."""
+    return [
+        (record["step"], record[key])
+        for record in records
+        if isinstance(record.get(key), int | float) and -math.inf < record[key] < math.inf
+    ]
+
+
+def figure_text(key: str, value: float) -> str:
+    """A figure as the log, the report and the comparison show it: a loss with three digits, any other with two."""
+    return f"{value:.{3 if key.endswith('loss') else 2}f}"
 
 
 def describe_session(device: torch.device, processes: int, parameters: int, data: dict[str, Any]) -> dict[str, Any]:

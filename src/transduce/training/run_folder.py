@@ -46,6 +46,8 @@ class RunFolder:
         self.start = path / "start.safetensors"
         """The weights that training started from, if they are to have a share in the finished model."""
         self.report, self.profile = path / "report.html", path / "profile"
+        self.outputs = path / "outputs.jsonl"
+        """All outputs of the finished model that were scored, with sources and references, for `transduce compare`."""
         self.bad_batches = path / "bad_batches.json"
         self.metrics = Metrics(path / "metrics.jsonl", log)
 
