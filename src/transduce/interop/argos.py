@@ -84,7 +84,11 @@ def find_argos(path: Path) -> Path | None:
 def read_argos(package: Path) -> Original:
     with tempfile.TemporaryDirectory() as temporary:
         model, metadata = _unpack(package, Path(temporary))
-        options = {"decoder_start_token": "<s>", **read_json(model / "config.json", {})}
+        options = read_json(model / "config.json", {})
+        if not options.get("add_source_eos"):
+            raise ModelError(
+                f"{package}: its sources have no end marker (add_source_eos is not true), which models need here"
+            )
         try:
             original = ctranslate2.read_ctranslate2(model, options)
         except ModelError as error:

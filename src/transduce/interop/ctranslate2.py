@@ -71,13 +71,31 @@ _ABSENT = (
     "decoder/alibi_use_positive_positions", "decoder/scale_alibi", "decoder/start_from_zero_embedding",
 )  # fmt: skip
 """Options that our models do not have."""
-_READ = ("pre_norm", "activation", "num_heads", "scale_embeddings", "start_from_zero_embedding")
-_IGNORED = ("alignment_heads", "alignment_layer", "embeddings_merge", "alibi_use_positive_positions", "scale_alibi")
-"""The options of a Transformer that are read, and those without an effect on outputs; others must be 0."""
+_DEFAULTS = {"pre_norm": 1, "activation": 0, "scale_embeddings": 1}
+"""Options of encoder and decoder, which have to agree, and what holds if one is missing."""
+_WHISPER = {"pre_norm": 1, "activation": 3, "scale_embeddings": 0, "start_from_zero_embedding": 0}
+"""Options of the decoder of Whisper with the only value that can be imported."""
+_READ = re.compile(
+    r"(en|de)coder/(num_heads|pre_norm|activation|scale_embeddings|start_from_zero_embedding|alignment_(heads|layer)"
+    r"|embeddings_merge|alibi_use_positive_positions|scale_alibi)"
+)
+"""Numbers that are read, or that have no effect on outputs; others must be 0."""
+_WEIGHTS = re.compile(
+    r"(en|de)coder/(embeddings(_0)?/weight|position_encodings/encodings|layer_norm/(gamma|beta)"
+    rf"|(projection|conv[12]|layer_\d+/({'|'.join(LAYER_MODULES)}))/(weight|bias|gamma|beta))"
+)
+_OPTIONS = (
+    "unk_token", "bos_token", "eos_token", "decoder_start_token", "add_source_eos", "layer_norm_epsilon",
+    "suppress_ids", "suppress_ids_begin", "lang_ids", "alignment_heads",
+)  # fmt: skip
+"""Options of `config.json` that are read, or that have no effect on what is computed; others must be empty or false."""
 
 
 def read_ctranslate2(folder: Path, options: Mapping[str, Any]) -> Original:
     """The model of a folder, given the content of its `config.json`."""
+    for name, value in options.items():
+        if (name not in _OPTIONS and value) or (name == "decoder_start_token" and not isinstance(value, str)):
+            raise ModelError(f"config.json: a CTranslate2 model with {name:.60} = {value!s:.40} cannot be imported")
     settings, weights = _read_model(folder / "model.bin")
     if settings["model_type"] == "whisper":
         settings["suppress_tokens"] = options.get("suppress_ids")
@@ -99,7 +117,7 @@ def _read_vocabulary(
         raise ModelError(f"{folder}: the folder has no {missing[0]}; copy the model's SentencePiece files there")
     roles = {"unk": "unk_token", "eos": "eos_token", "decoder_start": "decoder_start_token"}
     names = {role: options[option] for role, option in roles.items() if isinstance(options.get(option), str)}
-    names = {**DEFAULT_NAMES, **names}
+    names = {**DEFAULT_NAMES, "decoder_start": "<s>", **names}
     shared = _listed(folder, "shared")
     if "source_vocab_size" not in settings:
         return shared_vocabulary(folder, files, _read_list(shared), settings, names)
@@ -135,9 +153,8 @@ def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ModelError(
             f"{path}: CTranslate2 models of type {name!r:.40} cannot be imported; only {' and '.join(_MODELS)} can"
         )
-    read_settings, read_weights = _MODELS[name]
     try:
-        return read_settings(variables), read_weights(variables)
+        return _MODELS[name](variables), _weights(variables)
     except KeyError as error:
         raise ModelError(f"{path}: the model has no variable {error}") from None
     except (ValueError, TypeError, RuntimeError):
@@ -162,7 +179,7 @@ def read_variables(path: Path) -> tuple[str, dict[str, Tensor]]:
             variables[alias] = variables[original]
     except (KeyError, ValueError, struct.error, RuntimeError) as error:
         raise ModelError(f"{path}: damaged: {error}") from None
-    scales = {key: variables.pop(key) for key in [*variables] if key.endswith("_scale")}
+    scales = {key: variables.pop(key) for key in [*variables] if key.endswith("/weight_scale")}
     for key, scale in scales.items():  # one for each row, or one for the matrix
         weight = variables.get(key.removesuffix("_scale"))
         if weight is None or weight.dim() == 0 or scale.numel() not in (1, len(weight)):
@@ -219,8 +236,7 @@ class _Reader:
 
 
 def _whisper_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
-    if (number := int(variables.get("decoder/activation", 3))) != _NUMBERED.index("gelu"):
-        raise ModelError(f"a Whisper model with decoder/activation = {number} cannot be imported, only GELU")
+    _require_known(variables, {f"decoder/{option}": value for option, value in _WHISPER.items()})
     return _sizes(variables) | {
         "model_type": "whisper", "max_source_positions": len(variables["encoder/position_encodings/encodings"]),
         "max_target_positions": len(variables["decoder/position_encodings/encodings"]),
@@ -229,21 +245,19 @@ def _whisper_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def _transformer_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
-    """Those of `huggingface.CONVERTERS["transformer"]`, a type of ours."""
-
-    def flag(name: str) -> bool:
-        return bool(variables.get(name, 0))
-
-    for name, x in variables.items():
-        side, _, option = name.partition("/")
-        other = variables.get(f"{'decoder' if side == 'encoder' else 'encoder'}/{option}", x)
-        odd = re.search(r"relative|rotary|layernorm_embedding|embeddings_1", name)
-        scalar = x.dim() == 0
-        known = option in _IGNORED or (option in _READ and torch.equal(x, other))
-        if (odd and not scalar) or (scalar and not known and bool(x)):
-            shown = f"{name} = {float(x):g}" if scalar else name
-            raise ModelError(f"a CTranslate2 model with {shown} cannot be imported")
-    if (number := int(variables["encoder/activation"])) not in range(len(_NUMBERED)):
+    """Those of the type "transformer" of ours."""
+    for side, embeddings in (("encoder", "embeddings_0"), ("decoder", "embeddings")):  # of older versions
+        if (flag := variables.pop(f"{side}/{embeddings}/multiply_by_sqrt_depth", None)) is not None:
+            variables.setdefault(f"{side}/scale_embeddings", flag)
+    _require_known(variables, {})
+    options = {}
+    for name, default in _DEFAULTS.items():
+        missing = torch.tensor(default, dtype=torch.int8)
+        encoder, options[name] = (variables.get(f"{side}/{name}", missing) for side in ("encoder", "decoder"))
+        if not torch.equal(encoder, options[name]):
+            different = f"encoder/{name} = {float(encoder):g} and decoder/{name} = {float(options[name]):g}"
+            raise ModelError(f"a CTranslate2 model with {different} cannot be imported")
+    if (number := int(options["activation"])) not in range(len(_NUMBERED)):
         raise ModelError(f"a CTranslate2 model with the activation {number} cannot be imported")
     embedding, output = variables["decoder/embeddings/weight"], variables["decoder/projection/weight"]
     source = variables["encoder/embeddings_0/weight"]
@@ -251,19 +265,29 @@ def _transformer_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
     if not torch.equal(*tables):
         raise ModelError("a CTranslate2 model whose encoder and decoder have different positions cannot be imported")
     settings = _sizes(variables) | {
-        "model_type": "transformer", "normalize_before": flag("encoder/pre_norm"),
-        "activation_function": _NUMBERED[number],
-        "max_position_embeddings": len(variables["encoder/position_encodings/encodings"]),
-        "scale_embedding": _is_scaled(variables, width=embedding.shape[1]),
+        "model_type": "transformer", "normalize_before": bool(options["pre_norm"]),
+        "activation_function": _NUMBERED[number], "max_position_embeddings": len(tables[0]),
+        "scale_embedding": _is_scaled(options["scale_embeddings"], width=embedding.shape[1]),
         "tie_word_embeddings": torch.equal(output, embedding),
-        "start_from_zero": flag("decoder/start_from_zero_embedding"), "dropout": 0.1,
+        "start_from_zero": bool(variables.get("decoder/start_from_zero_embedding", 0)), "dropout": 0.1,
     }  # fmt: skip
     return settings if torch.equal(source, embedding) else settings | {"source_vocab_size": len(source)}
 
 
-def _is_scaled(variables: dict[str, Tensor], width: int) -> bool:
+def _require_known(variables: Mapping[str, Tensor], only: Mapping[str, int]) -> None:
+    """Raise an error for a variable that is not read, or that differs from the only value that can be imported."""
+    for name, x in variables.items():
+        if name in only:
+            known = float(x) == only[name]
+        else:
+            known = (_READ if x.dim() == 0 else _WEIGHTS).fullmatch(name) is not None or (x.dim() == 0 and not x)
+        if not known:
+            shown = f"{name:.80} = {float(x):g}" if x.dim() == 0 else f"{name:.80}"
+            raise ModelError(f"a CTranslate2 model with {shown} cannot be imported")
+
+
+def _is_scaled(value: Tensor, width: int) -> bool:
     """Whether embeddings are multiplied by the square root of the width: a flag, or the factor itself."""
-    value = variables.get("decoder/scale_embeddings", torch.tensor(1, dtype=torch.int8))
     factor = float(value) if value.is_floating_point() else math.sqrt(width) if value else 1.0
     if not (factor == 1 or math.isclose(factor, math.sqrt(width), rel_tol=1e-6)):
         raise ModelError(f"a CTranslate2 model whose embeddings are multiplied by {factor:.4g} cannot be imported")
@@ -272,56 +296,45 @@ def _is_scaled(variables: dict[str, Tensor], width: int) -> bool:
 
 def _sizes(variables: dict[str, Tensor]) -> dict[str, Any]:
     vocabulary, width = variables["decoder/embeddings/weight"].shape
-    layers = {
-        side: len({match[1] for name in variables if (match := re.match(rf"{side}/layer_(\d+)/", name))})
-        for side in ("encoder", "decoder")
-    }
+    sizes = {"vocab_size": vocabulary, "d_model": width}
     inner = len(variables["encoder/layer_0/ffn/linear_0/bias"])
-    return {
-        "vocab_size": vocabulary, "d_model": width, "encoder_layers": layers["encoder"],
-        "decoder_layers": layers["decoder"], "encoder_attention_heads": int(variables["encoder/num_heads"]),
-        "decoder_attention_heads": int(variables["decoder/num_heads"]), "encoder_ffn_dim": inner,
-        "decoder_ffn_dim": inner,
-    }  # fmt: skip
-
-
-def _transformer_weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
-    output = variables["decoder/projection/weight"]
-    bias = variables.get("decoder/projection/bias", torch.zeros(len(output)))
-    return _weights(variables) | {
-        "model.shared.weight": variables["decoder/embeddings/weight"].float(),
-        "model.encoder.embed_tokens.weight": variables["encoder/embeddings_0/weight"].float(),
-        "lm_head.weight": output.float(),
-        "final_logits_bias": bias.float()[None],
-    }
+    for side in ("encoder", "decoder"):
+        layers = {match[1] for name in variables if (match := re.match(rf"{side}/layer_(\d+)/", name))}
+        sizes[f"{side}_layers"], sizes[f"{side}_ffn_dim"] = len(layers), inner
+        sizes[f"{side}_attention_heads"] = int(variables[f"{side}/num_heads"])
+    return sizes
 
 
 def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
-    weights = {
-        "decoder.embed_tokens.weight": variables["decoder/embeddings/weight"],
-        "decoder.embed_positions.weight": variables["decoder/position_encodings/encodings"],
-    }
+    """The weights with their names in transformers."""
+    weights = {"model.decoder.embed_positions.weight": variables["decoder/position_encodings/encodings"].float()}
     for name, x in variables.items():
         side, *path, parameter = name.split("/")
-        if path[:1] in (["conv1"], ["conv2"]):
-            weights[f"{side}.{path[0]}.{parameter}"] = x
-            continue
         parameter = {"gamma": "weight", "beta": "bias"}.get(parameter, parameter)
-        if path == ["layer_norm"]:
-            weights[f"{side}.layer_norm.{parameter}"] = x
-        elif len(path) == 3 and path[0].startswith("layer_"):
-            layer = f"{side}.layers.{path[0].removeprefix('layer_')}"
-            modules = LAYER_MODULES["/".join(path[1:])]
-            for module, matrix in zip(modules, x.chunk(len(modules)), strict=True):
-                weights[f"{layer}.{module}.{parameter}"] = matrix
-    return {f"model.{name}": x.float() for name, x in weights.items()}
+        modules: Sequence[str] = ()
+        if path[:1] in (["conv1"], ["conv2"], ["layer_norm"]):
+            modules = path
+        elif path and path[0].startswith("embeddings"):
+            modules = ["embed_tokens"]
+        elif len(path) == 3:
+            layer = path[0].replace("layer_", "layers.")
+            modules = [f"{layer}.{module}" for module in LAYER_MODULES["/".join(path[1:])]]
+        for n, module in enumerate(modules):
+            weights[f"model.{side}.{module}.{parameter}"] = x.chunk(len(modules))[n].float()
+    bias = variables.get("decoder/projection/bias")
+    if "encoder/conv1/weight" in variables:  # Whisper
+        output = {"proj_out.weight": variables.get("decoder/projection/weight"), "proj_out.bias": bias}
+        return weights | {name: x.float() for name, x in output.items() if x is not None}
+    output_VD = variables["decoder/projection/weight"].float()
+    bias = torch.zeros(len(output_VD)) if bias is None else bias.float()
+    return weights | {"lm_head.weight": output_VD, "final_logits_bias": bias[None]}
 
 
-_MODELS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[..., dict[str, Tensor]]]] = {
-    "TransformerSpec": (_transformer_settings, _transformer_weights),
-    "WhisperSpec": (_whisper_settings, _weights),
+_MODELS: dict[str, Callable[..., dict[str, Any]]] = {
+    "TransformerSpec": _transformer_settings,
+    "WhisperSpec": _whisper_settings,
 }
-"""The name of a specification, and the functions that read its settings and weights."""
+"""The name of a specification, and the function that reads its settings."""
 
 
 def check(model: Model) -> EncoderDecoder:
