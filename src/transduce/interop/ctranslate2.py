@@ -7,7 +7,8 @@ names of variables that are the same as another one. All integers are little-end
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,15 @@ from torch import Tensor
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.interop.exchange import (
-    SOURCE_EMBEDDING,
     Consumer,
     Exported,
     Exporter,
     Original,
     position_table,
     require_exportable,
-    transformers_weights,
     write_json,
 )
+from transduce.interop.family import fairseq_modules, place
 from transduce.interop.vocabulary import (
     DEFAULT_NAMES,
     NEVER,
@@ -38,11 +38,11 @@ from transduce.interop.vocabulary import (
     separate_vocabularies,
     shared_vocabulary,
 )
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import read_notes
 from transduce.models.model import Model
 from transduce.models.weights_file import physical_memory
-from transduce.nn.kinds import ADDED
+from transduce.nn.kinds import ADDED, NormPlacement
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.tokenizers.any_tokenizer import TokenizerPair
 from transduce.tokenizers.imported import ImportedTokenizer
@@ -55,15 +55,14 @@ _NUMBERED = ("relu", "gelu_new", "swish", "gelu")
 """The activations that can be imported, by their number."""
 _WRITTEN_VERSION, _REVISION = 6, 7
 """Of the binary format, and of the specification of Transformers."""
-LAYER_MODULES = {
-    "self_attention/linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "self_attention/linear_1": ("self_attn.out_proj",), "self_attention/layer_norm": ("self_attn_layer_norm",),
-    "attention/linear_0": ("encoder_attn.q_proj",),
-    "attention/linear_1": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
-    "attention/linear_2": ("encoder_attn.out_proj",), "attention/layer_norm": ("encoder_attn_layer_norm",),
-    "ffn/linear_0": ("fc1",), "ffn/linear_1": ("fc2",), "ffn/layer_norm": ("final_layer_norm",),
+_MODULES = {
+    "self_attn.q_proj": "self_attention/linear_0", "self_attn.out_proj": "self_attention/linear_1",
+    "self_attn_layer_norm": "self_attention/layer_norm", "encoder_attn.q_proj": "attention/linear_0",
+    "encoder_attn.k_proj": "attention/linear_1", "encoder_attn.out_proj": "attention/linear_2",
+    "encoder_attn_layer_norm": "attention/layer_norm", "fc1": "ffn/linear_0", "fc2": "ffn/linear_1",
+    "final_layer_norm": "ffn/layer_norm",
 }  # fmt: skip
-"""The modules of a layer, and what transformers calls them: several are linear layers that are one here."""
+"""The modules of a layer in transformers, of several that are joined the first one, and their names here."""
 ACTIVATIONS = {"relu": 0, "gelu_tanh": 1, "swish": 2, "gelu": 3}
 """CTranslate2's number of each activation."""
 _ABSENT = (
@@ -82,7 +81,7 @@ _READ = re.compile(
 """Numbers that are read, or that have no effect on outputs; others must be 0."""
 _WEIGHTS = re.compile(
     r"(en|de)coder/(embeddings(_0)?/weight|position_encodings/encodings|layer_norm/(gamma|beta)"
-    rf"|(projection|conv[12]|layer_\d+/({'|'.join(LAYER_MODULES)}))/(weight|bias|gamma|beta))"
+    rf"|(projection|conv[12]|layer_\d+/({'|'.join(_MODULES.values())}))/(weight|bias|gamma|beta))"
 )
 _OPTIONS = (
     "unk_token", "bos_token", "eos_token", "decoder_start_token", "add_source_eos", "layer_norm_epsilon",
@@ -154,7 +153,8 @@ def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"{path}: CTranslate2 models of type {name!r:.40} cannot be imported; only {' and '.join(_MODELS)} can"
         )
     try:
-        return _MODELS[name](variables), _weights(variables)
+        settings = _MODELS[name](variables)
+        return settings, _weights(settings, variables)
     except KeyError as error:
         raise ModelError(f"{path}: the model has no variable {error}") from None
     except (ValueError, TypeError, RuntimeError):
@@ -305,29 +305,38 @@ def _sizes(variables: dict[str, Tensor]) -> dict[str, Any]:
     return sizes
 
 
-def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
+def _weights(settings: Mapping[str, Any], variables: dict[str, Tensor]) -> dict[str, Tensor]:
     """The weights with their names in transformers."""
-    weights = {"model.decoder.embed_positions.weight": variables["decoder/position_encodings/encodings"].float()}
-    for name, x in variables.items():
-        side, *path, parameter = name.split("/")
-        parameter = {"gamma": "weight", "beta": "bias"}.get(parameter, parameter)
-        modules: Sequence[str] = ()
-        if path[:1] in (["conv1"], ["conv2"], ["layer_norm"]):
-            modules = path
-        elif path and path[0].startswith("embeddings"):
-            modules = ["embed_tokens"]
-        elif len(path) == 3:
-            layer = path[0].replace("layer_", "layers.")
-            modules = [f"{layer}.{module}" for module in LAYER_MODULES["/".join(path[1:])]]
-        for n, module in enumerate(modules):
-            weights[f"model.{side}.{module}.{parameter}"] = x.chunk(len(modules))[n].float()
-    bias = variables.get("decoder/projection/bias")
-    if "encoder/conv1/weight" in variables:  # Whisper
-        output = {"proj_out.weight": variables.get("decoder/projection/weight"), "proj_out.bias": bias}
-        return weights | {name: x.float() for name, x in output.items() if x is not None}
-    output_VD = variables["decoder/projection/weight"].float()
-    bias = torch.zeros(len(output_VD)) if bias is None else bias.float()
-    return weights | {"lm_head.weight": output_VD, "final_logits_bias": bias[None]}
+    whisper = settings["model_type"] == "whisper"
+    named = {
+        "model.encoder.embed_tokens.weight": "encoder/embeddings_0/weight",
+        "model.decoder.embed_tokens.weight": "decoder/embeddings/weight",
+        "model.decoder.embed_positions.weight": "decoder/position_encodings/encodings",
+        "proj_out.weight" if whisper else "lm_head.weight": "decoder/projection/weight",
+        "proj_out.bias" if whisper else "final_logits_bias": "decoder/projection/bias",
+    }
+    for name, kind in product(("conv1", "conv2"), ("weight", "bias")):
+        named[f"model.encoder.{name}.{kind}"] = f"encoder/{name}/{kind}"
+    weights = {name: variables[theirs].float() for name, theirs in named.items() if theirs in variables}
+    if not whisper:
+        weights.setdefault("final_logits_bias", torch.zeros(settings["vocab_size"]))
+    sizes = {name: settings[name] for name in ("encoder_layers", "decoder_layers")}
+    norm: NormPlacement = "pre" if whisper or settings["normalize_before"] else "post"
+    for _, names in fairseq_modules(EncoderDecoderConfig(**sizes, norm=norm)):
+        for parameter, theirs in _parameters(names[0]):
+            if theirs in variables:
+                parts = variables[theirs].float().chunk(len(names))
+                weights |= {f"model.{name}.{parameter}": x for name, x in zip(names, parts, strict=True)}
+    return weights
+
+
+def _parameters(name: str) -> Iterator[tuple[str, str]]:
+    """The parameters of a module of transformers, each with the name of its variable."""
+    side, layer, module = place(name)
+    path = f"{side}/layer_norm" if layer is None else f"{side}/layer_{layer}/{_MODULES[module]}"
+    kinds = ("gamma", "beta") if path.endswith("layer_norm") else ("weight", "bias")
+    for parameter, kind in zip(("weight", "bias"), kinds, strict=True):
+        yield parameter, f"{path}/{kind}"
 
 
 _MODELS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -383,7 +392,7 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _variables(model: EncoderDecoder) -> dict[str, Tensor]:
-    config, theirs = model.config, transformers_weights(model)
+    config, ours = model.config, {name: x.detach().float() for name, x in model.state_dict().items()}
     last = [*model.decoder_layers()][-1].cross_attention
     flags = {
         "pre_norm": config.norm == "pre",
@@ -396,33 +405,19 @@ def _variables(model: EncoderDecoder) -> dict[str, Tensor]:
     numbers["decoder/alignment_layer"] = -1 if model.alignment_attention is last else -2
     variables = {name: torch.tensor(value, dtype=torch.int8) for name, value in options.items()}
     variables |= {name: torch.tensor(value, dtype=torch.int16) for name, value in numbers.items()}
+    embedding_VD, bias_V = ours["embedding.weight_VD"], ours.get("output.bias_V", torch.zeros(model.vocab_size)).clone()
+    bias_V[NEVER_GENERATED] = NEVER
     variables |= {
-        "encoder/embeddings_0/weight": theirs.get(SOURCE_EMBEDDING, theirs["model.shared.weight"]),
+        "encoder/embeddings_0/weight": ours.get("source_weight_VD", embedding_VD),
         "encoder/position_encodings/encodings": position_table(model),
-        "decoder/embeddings/weight": theirs["model.shared.weight"],
+        "decoder/embeddings/weight": embedding_VD,
         "decoder/position_encodings/encodings": position_table(model),
-        "decoder/projection/weight": theirs["lm_head.weight"],
-        "decoder/projection/bias": theirs["final_logits_bias"][0].clone(),
+        "decoder/projection/weight": embedding_VD if config.tie_output else ours["output.weight_VD"],
+        "decoder/projection/bias": bias_V,
     }
-    variables["decoder/projection/bias"][NEVER_GENERATED] = NEVER
-    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        if config.norm == "pre":
-            variables |= _module(theirs, f"{side}/layer_norm", [f"model.{side}.layer_norm"])
-        for n in range(layers):
-            for module, names in LAYER_MODULES.items():
-                if f"model.{side}.layers.{n}.{names[0]}.weight" in theirs:
-                    paths = [f"model.{side}.layers.{n}.{name}" for name in names]
-                    variables |= _module(theirs, f"{side}/layer_{n}/{module}", paths)
+    for module, names in fairseq_modules(config):
+        variables |= {theirs: ours[f"{module}.{parameter}"] for parameter, theirs in _parameters(names[0])}
     return variables
-
-
-def _module(theirs: Mapping[str, Tensor], name: str, paths: Sequence[str]) -> dict[str, Tensor]:
-    """Linear layers joined to one, or a norm."""
-    kinds = ("gamma", "beta") if name.endswith("layer_norm") else ("weight", "bias")
-    return {
-        f"{name}/{kind}": torch.cat([theirs[f"{path}.{parameter}"] for path in paths])
-        for kind, parameter in zip(kinds, ("weight", "bias"), strict=True)
-    }
 
 
 def _same_as_embeddings(variables: Mapping[str, Tensor]) -> list[str]:

@@ -175,6 +175,13 @@ def fairseq_modules(config: EncoderDecoderConfig) -> Iterator[Module]:
         yield "decoder_norm", ("decoder.layer_norm",)
 
 
+def place(name: str) -> tuple[str, int | None, str]:
+    """Side, number of the layer (None after the last one) and module of a name of `fairseq_modules`."""
+    match = re.fullmatch(r"(encoder|decoder)\.(?:layers\.(\d+)\.)?(.+)", name)
+    assert match
+    return match[1], None if match[2] is None else int(match[2]), match[3]
+
+
 def _gpt2(settings: Settings, weights: _Weights) -> Converted:
     weights.transpose("c_attn.weight", "c_proj.weight", "c_fc.weight")  # stored as (inputs, outputs)
     width, heads = settings["n_embd"], settings["n_head"]
