@@ -92,7 +92,7 @@ def _read(path: Path) -> Original:
         return read_argos(argos)
     has_settings = (path / "config.json").exists()
     if not has_settings and (path / "model.bin").exists() and [*path.glob("*_vocabulary.txt")]:
-        return read_ctranslate2(path, {"decoder_start_token": "<s>"})  # of a version that wrote no config.json
+        return read_ctranslate2(path, {})  # of a version that wrote no config.json
     if marian := find_marian(path):
         return read_marian(marian)
     if not has_settings:

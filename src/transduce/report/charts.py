@@ -35,16 +35,18 @@ def line_chart(
     log: bool = False,
     best: float | None = None,
     unit: str = "step",
+    log_log: bool = False,
 ) -> str:
     """A titled chart of values over steps, or another unit, with a crosshair; an empty string if there are no values.
 
     `log` adds a switch to a logarithmic axis, if all values are positive. `best` is the step of the best checkpoint.
+    With `log_log`, both axes are logarithmic, and all numbers are positive.
     """
     series = [curve for curve in series if curve.points]
     if not series:
         return ""
     legend = " ".join(f'<span class="key {curve.style}">{escape(curve.name)}</span>' for curve in series)
-    drawings = [_Drawing(title, series, number, best, unit, "linear").svg()]
+    drawings = [_Drawing(title, series, number, best, unit, "log-log" if log_log else "linear").svg()]
     switch = ""
     if log and min(y for curve in series for _, y in curve.points) > 0:
         drawings.append(_Drawing(title, series, number, best, unit, "logarithmic").svg())
@@ -68,9 +70,11 @@ class _Drawing:
         self._title, self._series, self._number, self._best, self._kind = title, series, number, best, kind
         self._unit = unit
         ys = [y for curve in series for _, y in curve.points]
-        self._is_log = kind == "logarithmic"
+        self._is_log = kind != "linear"
         self._y_ticks = _log_ticks(min(ys), max(ys)) if self._is_log else _ticks(min(0, *ys), max(ys))
-        self._x_span = max(x for curve in series for x, _ in curve.points) or 1
+        xs = sorted({x for curve in series for x, _ in curve.points})
+        self._x_span = xs[-1] or 1
+        self._x_ticks = xs[:: -(-len(xs) // 6)] if kind == "log-log" else _ticks(0, self._x_span)
         self._left = 12 + _CHARACTER * max(len(_tick_label(tick)) for tick in self._y_ticks)
 
     def svg(self) -> str:
@@ -80,7 +84,10 @@ class _Drawing:
         return f'<svg class="{self._kind}" {box} role="img" aria-label="{escape(name)}">{"".join(parts)}</svg>'
 
     def _x(self, x: float) -> float:
-        return round(self._left + (_WIDTH - self._left - _RIGHT) * x / self._x_span, 1)
+        share = x / self._x_span
+        if self._kind == "log-log":
+            share = math.log(x / self._x_ticks[0]) / (math.log(self._x_span / self._x_ticks[0]) or 1)
+        return round(self._left + (_WIDTH - self._left - _RIGHT) * share, 1)
 
     def _y(self, y: float) -> float:
         low, high = self._y_ticks[0], self._y_ticks[-1]
@@ -93,9 +100,9 @@ class _Drawing:
             y = self._y(tick)
             yield f'<line class="grid" x1="{self._left}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>'
             yield f'<text class="tick" x="{self._left - 6}" y="{y + 4}" text-anchor="end">{_tick_label(tick)}</text>'
-        for tick in _ticks(0, self._x_span):
+        for tick in self._x_ticks:
             if tick <= self._x_span:
-                x, label = self._x(tick), step_label(tick)
+                x, label = self._x(tick), f"{tick:g}" if self._kind == "log-log" else step_label(tick)
                 # A label that is centred at the right edge would be cut off.
                 anchor = "end" if x + _CHARACTER * len(label) / 2 > _WIDTH else "middle"
                 x = min(x, _WIDTH - 2) if anchor == "end" else x
