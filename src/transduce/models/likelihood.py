@@ -1,6 +1,6 @@
 """What a torch module predicts about outputs that exist, by one forward pass over packed batches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -83,9 +83,15 @@ def cross_attention(model: Model, sources: Sequence[Sequence[int]], outputs: Seq
 
 @torch.inference_mode()
 def text_log_probs(
-    model: Model, texts: Sequence[Sequence[int]], context: int, stride: int | None = None
-) -> list[list[float]]:
+    model: Model,
+    texts: Sequence[Sequence[int]],
+    context: int,
+    stride: int | None = None,
+    batch_tokens: int = _BATCH_TOKENS,
+) -> Generator[None, None, list[list[float]]]:
     """The log-probability of each token of texts, by a language model that reads at most `context` tokens at once.
+
+    This yields after each batch, so that the caller can do other things.
 
     A longer text is read in windows that begin every `stride` tokens (default: half of the context). Each token is
     scored in the first window that has it, so `context` - `stride` tokens or more are before it, unless the text has
@@ -98,7 +104,7 @@ def text_log_probs(
         for number, text in enumerate(texts)
         for first, start, end in _windows(len(text), context, stride)
     ]
-    for chosen in _in_batches(windows, [end - first for _, first, _, end in windows]):
+    for chosen in _in_batches(windows, [end - first for _, first, _, end in windows], batch_tokens):
         inputs = [
             [*([BOS] if first == 0 else []), *texts[number][max(0, first - 1) : end - 1]]
             for number, first, _, end in chosen
@@ -116,6 +122,7 @@ def text_log_probs(
         log_prob_L = torch.cat([_predictions(*chunk)[0] for chunk in chunks])
         for (number, _, start, end), log_prob_T in zip(chosen, log_prob_L.split([len(p) for p in places]), strict=True):
             results[number][start:end] = log_prob_T.tolist()
+        yield
     return results
 
 
@@ -163,12 +170,12 @@ def _batches(pairs: Pairs) -> Iterator[list[int]]:
     return _in_batches(numbers, [max(map(len, pairs[number])) + 1 for number in numbers])
 
 
-def _in_batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
-    """Consecutive items with at most _BATCH_TOKENS tokens together, at least one."""
+def _in_batches(items: Sequence[T], sizes: Sequence[int], most_tokens: int = _BATCH_TOKENS) -> Iterator[list[T]]:
+    """Consecutive items with at most this number of tokens together, at least one."""
     batch: list[T] = []
     tokens = 0
     for item, size in zip(items, sizes, strict=True):
-        if batch and tokens + size > _BATCH_TOKENS:
+        if batch and tokens + size > most_tokens:
             yield batch
             batch, tokens = [], 0
         batch.append(item)

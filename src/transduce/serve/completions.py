@@ -1,6 +1,7 @@
 """OpenAI's completions interface for language models: POST /v1/completions and GET /v1/models."""
 
 import asyncio
+import dataclasses
 import json
 import secrets
 import time
@@ -27,6 +28,8 @@ _MAX_STOPS = 16
 _UNSUPPORTED = ("frequency_penalty", "logit_bias", "presence_penalty", "suffix")
 _MOST_UNSENT = 256
 """Parts of a stream that wait for the client before others are merged into them."""
+_STEP_TOKENS = 512
+"""Tokens of prompts that the model reads in one step; a longer prompt has a step of its own."""
 _EXAMPLE: dict[str, Any] = {"prompt": "Once upon a time", "max_tokens": 64, "temperature": 0.8}
 
 
@@ -228,22 +231,45 @@ class _Answer:
         self._head: dict[str, Any] = {"id": f"cmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": name}
         count = len(request.prompts) * request.outputs
         self._choices = [Choice(text="", index=index, logprobs=self._no_logprobs()) for index in range(count)]
-        self._prompt_tokens = self._new_tokens = 0
+        self._prompt_lengths: list[int] = []
+        """Number of tokens of each prompt."""
+        self._new_tokens = 0
 
-    def work(self) -> Iterator[Result]:
-        """Generates tokens; with `echo` and `logprobs`, first the scores of the prompts."""
+    def work(self) -> Iterator[Result | None]:
+        """Generates tokens; with `echo`, first the scores of the prompts. None is a step with neither."""
         request = self._request
         sampling = request.model_dump(include={"temperature", "top_p", "top_k", "min_p", "seed"}, exclude_none=True)
         options = cast(SamplingOptions, {"seed": secrets.randbelow(2**31), **sampling})
         self._generator.with_options(options)  # an error if one is out of range
-        stop = stop_texts(request.stops)
-        limits: dict[str, Any] = {"num": request.outputs, "max_tokens": request.limit, "stop": stop}
-        scores = self._scores() if request.echo else iter(())
-        events = self._generator.events(request.prompts, **limits, **options) if request.limit else iter(())
-        return chain(scores, events)
+        stops = stop_texts(request.stops)
+        echo = self._scores() if request.echo else iter(())
+        return chain(echo, self._events(stops, options) if request.limit else ())
 
-    def _scores(self) -> Iterator[list[TextScore]]:
-        yield self._generator.score(self._request.prompts) if self._request.logprobs is not None else []
+    def _scores(self) -> Iterator[list[TextScore] | None]:
+        if self._request.logprobs is None:
+            return iter([[]])
+        return self._generator.score_steps(self._request.prompts, batch_tokens=_STEP_TOKENS)
+
+    def _events(self, stops: list[str], options: SamplingOptions) -> Iterator[GenerationEvent]:
+        request, seed = self._request, options["seed"]
+        for batch in self._batches():
+            options["seed"] = (seed + batch.start) % 2**31
+            prompts = request.prompts[batch.start : batch.stop]
+            events = self._generator.events(
+                prompts, num=request.outputs, max_tokens=request.limit, stop=stops, **options
+            )
+            for event in events:
+                yield dataclasses.replace(event, prompt=batch.start + event.prompt)
+
+    def _batches(self) -> Iterator[range]:
+        """The prompts that the model reads in one step, so that other requests do not wait for long."""
+        start = tokens = 0
+        for index, length in enumerate(self._prompt_lengths):
+            if index > start and tokens + length > _STEP_TOKENS:
+                yield range(start, index)
+                start, tokens = index, 0
+            tokens += length
+        yield range(start, len(self._prompt_lengths))
 
     def count_prompt(self) -> None:
         """Count the tokens of the prompts; an error if one that is continued does not fit in the context."""
@@ -257,7 +283,7 @@ class _Answer:
                     f"this model's maximum context length is {generator.context:,} tokens, too few for a prompt of "
                     f"{tokens:,} and a completion of {limit:,}; shorten the prompt or lower max_tokens",
                 )
-            self._prompt_tokens += tokens
+            self._prompt_lengths.append(tokens)
 
     def add(self, result: Result) -> list[Choice]:
         """Add a result to the choices; returns the parts that it adds."""
@@ -307,8 +333,8 @@ class _Answer:
         return Completion(**self._head, choices=self._choices, usage=self._usage())
 
     def _usage(self) -> Usage:
-        total = self._prompt_tokens + self._new_tokens
-        return Usage(prompt_tokens=self._prompt_tokens, completion_tokens=self._new_tokens, total_tokens=total)
+        prompts, new = sum(self._prompt_lengths), self._new_tokens
+        return Usage(prompt_tokens=prompts, completion_tokens=new, total_tokens=prompts + new)
 
 
 def _extend(choice: Choice, part: Choice) -> None:
