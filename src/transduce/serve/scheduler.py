@@ -203,10 +203,13 @@ class EngineQueue:
 
     def drop(self, request: ScheduledRequest) -> int:
         """Remove a request from the queue, and from the session at its next step; returns the number of its jobs."""
-        waiting = [
-            other for requests in self._waiting.values() for other in requests if other.client_request is request
-        ]
-        removed = sum([self._remove_waiting(other) for other in waiting])
+        removed = 0
+        for group, requests in list(self._waiting.items()):
+            for other in [other for other in requests if other.client_request is request]:
+                requests.remove(other)
+                removed += len(other.jobs) - other.started
+            if not requests:
+                del self._waiting[group]
         for key in [key for key, (other, _) in self._running.items() if other.client_request is request]:
             self._remove_running(key)
             self._dropped.append(key)
@@ -297,16 +300,6 @@ class EngineQueue:
     def _choose_oldest(self) -> bool:
         return not self._small or self._choices % _OLDEST_EVERY == _OLDEST_EVERY - 1
 
-    def _remove_waiting(self, request: ScheduledRequest) -> int:
-        group = self._group_of(request)
-        requests = self._waiting.get(group)
-        if requests is None or request not in requests:
-            return 0
-        requests.remove(request)
-        if not requests:
-            del self._waiting[group]
-        return len(request.jobs) - request.started
-
     def _remove_running(self, key: int) -> tuple[ScheduledRequest, int]:
         request, index = self._running.pop(key)
         self._running_cost -= request.cost(request.jobs[index])
@@ -346,7 +339,8 @@ class Scheduler:
         self._closing = False
         self._step_started: float | None = None
         self._thread = threading.Thread(target=self._run, name="transduce-scheduler", daemon=True)
-        metrics.set_gauges(lambda: self.waiting, lambda: self.running)
+        metrics.waiting.set_function(lambda: self.waiting)
+        metrics.running.set_function(lambda: self.running)
         self._thread.start()
 
     @property
@@ -477,11 +471,9 @@ class Scheduler:
                 queue.complete(completion)
         if (translations := completion.translations) is None:
             return
-        self._metrics.count_translations(
-            sentences=len(translations),
-            source_tokens=sum(len(request.jobs[index].tokens) for index, _ in translations),
-            output_tokens=sum(len(best[0].tokens) for _, best in translations if best),
-        )
+        self._metrics.sentences.inc(len(translations))
+        self._metrics.source_tokens.inc(sum(len(request.jobs[index].tokens) for index, _ in translations))
+        self._metrics.output_tokens.inc(sum(len(best[0].tokens) for _, best in translations if best))
         request.deliver(translations)
 
     def _fail(self, request: ScheduledRequest, error: Exception) -> None:
