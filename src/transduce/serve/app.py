@@ -144,7 +144,8 @@ def _add_error_handlers(app: FastAPI) -> None:
     """Answer every error with `{"error": message}`."""
 
     async def answer(_: Request, error: Exception) -> Response:
-        status, message, headers = 500, "internal error", None
+        status, message = 500, "internal error"
+        headers: Mapping[str, str] | None = None
         if isinstance(error, HttpError):
             status, message, headers = error.status, error.message, error.headers
         elif isinstance(error, HTTPException):

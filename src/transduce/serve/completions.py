@@ -187,7 +187,8 @@ def completion_routes(
         pending.cancel_with(lambda: queue.drop(job))
         parts = _parts(answer, pending)
         if body.stream:
-            return StreamingResponse(_events(answer, parts), media_type="text/event-stream")
+            with_usage = bool(body.stream_options and body.stream_options.include_usage)
+            return StreamingResponse(_events(answer, parts, with_usage), media_type="text/event-stream")
         async for _ in parts:
             pass
         return answer.completion()
@@ -319,22 +320,11 @@ class _Answer:
     def _no_logprobs(self) -> LogProbs | None:
         return None if self._request.logprobs is None else _logprobs([], [], 0)
 
-    def part(self, choice: Choice) -> Completion:
-        """A part of the response, for a stream."""
-        return Completion(**self._head, choices=[choice])
-
-    def last_part(self) -> Completion | None:
-        """The part with the usage, for a stream, if the client wants it."""
-        options = self._request.stream_options
-        return Completion(**self._head, choices=[], usage=self._usage()) if options and options.include_usage else None
-
-    def completion(self) -> Completion:
-        """The complete response."""
-        return Completion(**self._head, choices=self._choices, usage=self._usage())
-
-    def _usage(self) -> Usage:
+    def completion(self, choices: list[Choice] | None = None) -> Completion:
+        """The complete response, or with these choices a part of it; the last part has none."""
         prompts, new = sum(self._prompt_lengths), self._new_tokens
-        return Usage(prompt_tokens=prompts, completion_tokens=new, total_tokens=prompts + new)
+        usage = Usage(prompt_tokens=prompts, completion_tokens=new, total_tokens=prompts + new)
+        return Completion(**self._head, choices=self._choices if choices is None else choices, usage=usage)
 
 
 def _extend(choice: Choice, part: Choice) -> None:
@@ -369,20 +359,20 @@ async def _parts(answer: _Answer, pending: Pending[Result | None]) -> AsyncItera
         pending.close()
 
 
-async def _events(answer: _Answer, parts: AsyncIterator[Choice]) -> AsyncIterator[str]:
-    """The response as server-sent events."""
+async def _events(answer: _Answer, parts: AsyncIterator[Choice], with_usage: bool) -> AsyncIterator[str]:
+    """The response as server-sent events; the last one has the usage, if the client wants it."""
     unsent = _UnsentParts(parts)
     try:
         async for part in unsent:
-            yield _event(answer.part(part).model_dump_json(exclude={"usage"}))
+            yield _event(answer.completion([part]).model_dump_json(exclude={"usage"}))
     except Exception as error:  # too late for another status
         message = error.message if isinstance(error, HttpError) else "internal error"
         yield _event(json.dumps({"error": message}))
         return
     finally:
         unsent.close()
-    if last := answer.last_part():
-        yield _event(last.model_dump_json())
+    if with_usage:
+        yield _event(answer.completion([]).model_dump_json())
     yield _event("[DONE]")
 
 
