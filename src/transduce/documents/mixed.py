@@ -32,11 +32,6 @@ def code_role(text: str) -> Role:
     return Role("protected", text) if is_placeholder else Role("empty")
 
 
-def outer_space(text: str) -> tuple[str, str]:
-    """The white space before and after a text."""
-    return text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
-
-
 class SpacedText(NamedTuple):
     """The text between two breaks, with the white space around it."""
 
@@ -98,7 +93,8 @@ class TextPieces:
     def end(self) -> None:
         """End a text: what is added next belongs to another one."""
         tagged, text = self.builder.finish(), "".join(self._text)
-        before, after = outer_space(text)
+        before = text[: len(text) - len(text.lstrip())]
+        after = text[len(text.rstrip()) :] if text.strip() else ""
         label = read_label(tagged.text) if self._labels else None
         if label and label.text != tagged.text and not tagged.tags:
             self._pieces.append(SpacedText(before, after, tagged_text(label.text), label))

@@ -1,12 +1,12 @@
 """The probability of texts by a language model, which may be longer than its context."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from transduce.data.batch import Batch, in_batches
+from transduce.data.batch import BATCH_TOKENS, Batch, in_batches
 from transduce.models.likelihood import predictions
 from transduce.models.model import Model
 from transduce.tokenizers.tokenizer import BOS
@@ -14,9 +14,15 @@ from transduce.tokenizers.tokenizer import BOS
 
 @torch.inference_mode()
 def text_log_probs(
-    model: Model, texts: Sequence[Sequence[int]], context: int, stride: int | None = None
-) -> list[list[float]]:
+    model: Model,
+    texts: Sequence[Sequence[int]],
+    context: int,
+    stride: int | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+) -> Generator[None, None, list[list[float]]]:
     """The log-probability of each token of texts, by a language model that reads at most `context` tokens at once.
+
+    This yields after each batch, so that the caller can do other things.
 
     A longer text is read in windows that begin every `stride` tokens (default: half of the context). Each token is
     scored in the first window that has it, so `context` - `stride` tokens or more are before it, unless the text has
@@ -29,7 +35,7 @@ def text_log_probs(
         for number, text in enumerate(texts)
         for first, start, end in _windows(len(text), context, stride)
     ]
-    for chosen in in_batches(windows, [end - first for _, first, _, end in windows]):
+    for chosen in in_batches(windows, [end - first for _, first, _, end in windows], batch_tokens):
         inputs = [
             [*([BOS] if first == 0 else []), *texts[number][max(0, first - 1) : end - 1]]
             for number, first, _, end in chosen
@@ -46,6 +52,7 @@ def text_log_probs(
         log_prob_L, _ = predictions(model, model(batch), torch.tensor(labels, device=model.device))
         for (number, _, start, end), log_prob_T in zip(chosen, log_prob_L.split([len(p) for p in places]), strict=True):
             results[number][start:end] = log_prob_T.tolist()
+        yield
     return results
 
 

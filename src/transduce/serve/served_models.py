@@ -139,10 +139,6 @@ class Detector:
             ranking = self._identifier.rank(text)
         return [(self._codes[code], float(probability)) for code, probability in ranking]
 
-    def sources(self, texts: Sequence[str], target: str) -> list[tuple[str, float]]:
-        """The source language of each text, as in `source`."""
-        return [self.source(text, target) for text in texts]
-
     def source(self, text: str, target: str) -> tuple[str, float]:
         """The most probable source language among those that are translated to the target, and its probability.
 
