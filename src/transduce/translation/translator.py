@@ -24,6 +24,7 @@ from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import language_tag
 from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
+from transduce.translation.detection import Detected, Detector
 from transduce.translation.formality import Formality
 from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
@@ -413,6 +414,10 @@ class Translator(Loaded):
             for rank in zip(*outputs, strict=False)
         )
         return Translations(joined, segments)
+
+    def detect(self, text: str) -> Detected:
+        """The language of a text if it is certain, which may be one that the model does not read."""
+        return Detector(self.directions, [self.tokenizer]).detect(text)
 
     def explain(
         self, text: str, *, to: str | None = None, **options: Unpack[TranslateOptions]
