@@ -57,7 +57,7 @@ def translate_documents(
             detected_source(
                 translator, " ".join(text.text for text in document.texts[:_SAMPLE]), to or translator.default_to
             )
-        total = different_texts(document.texts)
+        total = len({(text.text, bool(text.tags)) for text in document.texts})
         with ProgressBar(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
             outputs = translate_tagged(translator, document.texts, to=to, text_done=progress.advance, **wording)
         content = document.write(outputs)
@@ -99,8 +99,3 @@ def translate_tagged(
             aligned = translator.aligned_spans(best.segments, best[0])
             outputs[text, align] = AlignedTranslation(best[0].text.replace("\n", " "), aligned)
     return [outputs[text.text, bool(text.tags)] for text in texts]
-
-
-def different_texts(texts: Sequence[TaggedText]) -> int:
-    """The number of texts that `translate_tagged` translates."""
-    return len({(text.text, bool(text.tags)) for text in texts})

@@ -143,22 +143,18 @@ def _add_monitoring_routes(
 def _add_error_handlers(app: FastAPI) -> None:
     """Answer every error with `{"error": message}`."""
 
-    @app.exception_handler(HttpError)
-    async def http_error(_: Request, error: HttpError) -> Response:
-        return JSONResponse({"error": error.message}, error.status, error.headers)
+    async def answer(_: Request, error: Exception) -> Response:
+        status, message = 500, "internal error"
+        headers: Mapping[str, str] | None = None
+        if isinstance(error, HttpError):
+            status, message, headers = error.status, error.message, error.headers
+        elif isinstance(error, HTTPException):
+            status, message, headers = error.status_code, str(error.detail), error.headers
+        elif isinstance(error, RequestValidationError):
+            status, message = 400, validation_message(error)
+        elif isinstance(error, TransduceError):
+            status, message = 400, str(error)
+        return JSONResponse({"error": message}, status, headers)
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid_request(_: Request, error: RequestValidationError) -> Response:
-        return JSONResponse({"error": validation_message(error)}, 400)
-
-    @app.exception_handler(HTTPException)
-    async def framework_error(_: Request, error: HTTPException) -> Response:
-        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
-
-    @app.exception_handler(TransduceError)
-    async def unusable_request(_: Request, error: TransduceError) -> Response:
-        return JSONResponse({"error": str(error)}, 400)
-
-    @app.exception_handler(Exception)
-    async def internal_error(_: Request, __: Exception) -> Response:
-        return JSONResponse({"error": "internal error"}, 500)
+    for kind in (HttpError, HTTPException, RequestValidationError, TransduceError, Exception):
+        app.add_exception_handler(kind, answer)

@@ -147,7 +147,9 @@ def libretranslate_routes(
         if body.source == AUTO:
             plain = texts if pages is None else [" ".join(text.text for text in page.texts) for page in pages]
             service.check_size(plain)  # detection takes time for each text
-            ranked = await workers.run(DETECTION_COST * len(plain), detector.sources, plain, body.target)
+            ranked = await workers.run(
+                DETECTION_COST * len(plain), lambda: [detector.source(text, body.target) for text in plain]
+            )
             languages = [language for language, _ in ranked]
             if AUTO not in languages:
                 detected = [_detected(language, probability) for language, probability in ranked]
