@@ -17,6 +17,7 @@ from table_decoder import (
     assert_same_outputs,
     greedy_output,
     narrow_beam,
+    roll_out,
 )
 
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -26,7 +27,7 @@ from transduce.search.constraint import SymbolRule
 from transduce.search.decoder import Hypothesis, length_penalty
 from transduce.search.engine import Job, output_limit, search_all
 from transduce.search.options import SearchConfig
-from transduce.search.sampling import greedy_choice, roll_out
+from transduce.search.sampling import greedy_choice
 from transduce.tokenizers.tokenizer import EOS
 
 NATIVE, GPU = range(repetitions(50, 160)), range(300)
