@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from transduce.documents.document import Splicer, escape_xml, has_words, tagged_text
 from transduce.documents.mnemonics import Label, read_label
-from transduce.files.xml_source import Element, XmlText
+from transduce.documents.xml_source import Element, XmlText
 from transduce.translation.markup import TaggedText, TaggedTextBuilder, all_tags, paired_tags
 from transduce.translation.projection import project
 from transduce.translation.stages.protect import Protection

@@ -16,10 +16,13 @@ from transduce.documents.read import read_document
 from transduce.errors import ConfigError
 from transduce.files.document_formats import document_format, translated_name
 from transduce.files.files import read_whole, uncompressed
+from transduce.translation.commands.direction import detected_source
 from transduce.translation.markup import TaggedText
 from transduce.translation.translator import Translator
 
 _MAX_BYTES = 512 << 20
+_SAMPLE = 50
+"""Texts of a document by which its language is detected."""
 
 
 def translate_documents(
@@ -50,6 +53,10 @@ def translate_documents(
         document = read_document(name, read_whole(path, _MAX_BYTES), str(path), options)
         if document.warning:
             log(f"warning: {document.warning}")
+        if not source:  # the target language is chosen before a document is read
+            detected_source(
+                translator, " ".join(text.text for text in document.texts[:_SAMPLE]), to or translator.default_to
+            )
         total = len({(text.text, bool(text.tags)) for text in document.texts})
         with ProgressBar(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
             outputs = translate_tagged(translator, document.texts, to=to, text_done=progress.advance, **wording)

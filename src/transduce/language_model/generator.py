@@ -14,8 +14,8 @@ from transduce.data.batch import Stream
 from transduce.errors import ConfigError, ModelError
 from transduce.fast.choose import pick_decoder, pick_engine
 from transduce.files.texts import require_texts
+from transduce.language_model.likelihood import text_log_probs
 from transduce.models.ensemble import open_model
-from transduce.models.likelihood import text_log_probs
 from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
 from transduce.nn.segments import pack_tokens

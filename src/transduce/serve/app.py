@@ -23,7 +23,7 @@ from transduce.serve.metrics import ServerMetrics
 from transduce.serve.middleware import AdmissionMiddleware, ServerState
 from transduce.serve.request_parsing import ErrorResponse, validation_message
 from transduce.serve.scheduler import Scheduler
-from transduce.serve.served_models import Detector, ServedModels
+from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import TranslationService
 from transduce.serve.v1 import v1_routes
 from transduce.serve.workers import Lane, Workers
@@ -80,7 +80,7 @@ def make_app(
         redoc_url=None,
     )
     service = TranslationService(scheduler, limits, workers)
-    detector = Detector(models)
+    detector = models.detector()
     jobs = DocumentJobs(service, models, detector)
     if models.models:
         app.include_router(libretranslate_routes(service, models, keys, detector, suggestions))

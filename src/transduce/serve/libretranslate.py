@@ -20,8 +20,9 @@ from transduce.serve.api_keys import ApiKeys
 from transduce.serve.documents import document_suffixes
 from transduce.serve.limits import HttpError
 from transduce.serve.request_parsing import ERROR_RESPONSES, FORMS, JSON, Texts, read_json_or_form, request_body
-from transduce.serve.served_models import AUTO, DETECTION_COST, Detector, ServedModel, ServedModels
+from transduce.serve.served_models import ServedModel, ServedModels
 from transduce.serve.translation_service import RequestLine, SplitTexts, TranslationService
+from transduce.translation.detection import AUTO, DETECTION_COST, Detector
 from transduce.translation.markup import TaggedText
 from transduce.translation.projection import project
 

@@ -23,9 +23,8 @@ from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import language_tag
-from transduce.tokenizers.token_ranges import Span as Range
-from transduce.tokenizers.token_ranges import align_characters
 from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
+from transduce.translation.detection import Detected, Detector
 from transduce.translation.formality import Formality
 from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
@@ -34,6 +33,8 @@ from transduce.translation.stages.repair import Repairer
 from transduce.translation.stages.search import Searches, decode, line_spans, pieces, run_searches, translate_stream
 from transduce.translation.stages.slots import reserved_tokens
 from transduce.translation.text import Segment
+from transduce.translation.token_ranges import Span as Range
+from transduce.translation.token_ranges import align_characters
 from transduce.translation.translation import PairScore, Translation, Translations, join
 from transduce.translation.wording import Terms, TranslateOptions, Wording, split_options
 
@@ -413,6 +414,10 @@ class Translator(Loaded):
             for rank in zip(*outputs, strict=False)
         )
         return Translations(joined, segments)
+
+    def detect(self, text: str) -> Detected:
+        """The language of a text if it is certain, which may be one that the model does not read."""
+        return Detector(self.directions, [self.tokenizer]).detect(text)
 
     def explain(
         self, text: str, *, to: str | None = None, **options: Unpack[TranslateOptions]

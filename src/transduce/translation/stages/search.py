@@ -15,8 +15,8 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, Job, search_all
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.token_ranges import token_ranges
 from transduce.translation.text import Found, Segment, Span
+from transduce.translation.token_ranges import token_ranges
 from transduce.translation.translation import Translation
 
 T = TypeVar("T")
