@@ -15,7 +15,7 @@ from transduce.translation.text import Text
 
 _CURRENCIES = "$€£¥"
 _QUANTITY = re.compile(
-    rf"(?P<sign>[+−-]?)(?P<currency>[{_CURRENCIES}]?)\s?(?P<number>\d[\d.,\u00a0\u202f]*(?<=\d))"
+    rf"(?P<sign>[+−-]?)(?P<currency>[{_CURRENCIES}]?)\s?(?P<number>\d[\d., \u00a0\u202f]*(?<=\d))"
     rf"(?P<space>\s?)(?P<unit>(?:{pattern(common()['parts']['units'])})?)"
 )
 _NAME = re.compile(r"(?:\b[^\W\d_]*[A-Z][\w+#]*|(?i:\bversion|\brelease|\bsection|\bchapter|\bv))\s$")
