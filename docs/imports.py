@@ -19,6 +19,7 @@ DRAWING = Path(__file__).with_name("rings.svg")
 RINGS = {
     "serve": "ring 2: shows features",
     "language_model": "ring 2: features",
+    "report": "ring 2: pages",
     "translation": "ring 1",
     "cli": "shell",
     "fast": "fast",

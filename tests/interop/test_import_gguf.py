@@ -22,7 +22,7 @@ from transformers_models import (
 
 from transduce.errors import ModelError
 from transduce.interop.import_model import import_model
-from transduce.tokenizers.imported import ImportedTokenizer
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 
 
 def gguf_llama(path: Path, further: Mapping[str, int] = MappingProxyType({}), *, weights: bool = True) -> Any:

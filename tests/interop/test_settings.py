@@ -24,7 +24,7 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.folder import SavedModel, load_model
 from transduce.nn.segments import Segments
 
-CASES = repetitions(25, 500)
+CASES = repetitions(10, 500)
 TOLERANCE = 1e-5
 SPECIAL = ["<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "[CLS]", "[SEP]", *WHISPER_SPECIAL[1:]]
 ACTIVATIONS = [

@@ -32,6 +32,7 @@ def test_a_run_has_the_documented_files(trained: Any) -> None:
         "config.toml",
         "metrics.jsonl",
         "model",
+        "outputs.jsonl",
         "report.html",
         "tokenizer.model",
     ]

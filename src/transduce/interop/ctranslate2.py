@@ -30,6 +30,7 @@ from transduce.interop.exchange import (
     write_json,
 )
 from transduce.interop.family import fairseq_modules, place
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.interop.vocabulary import (
     DEFAULT_NAMES,
     NEVER,
@@ -46,7 +47,6 @@ from transduce.models.weights_file import physical_memory
 from transduce.nn.kinds import ADDED, NormPlacement
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.tokenizers.any_tokenizer import TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS, EOS, UNK
 
 _VERSIONS = (5, 6)

@@ -14,9 +14,9 @@ from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.interop.exchange import ByteReader, Original
 from transduce.interop.family import type_table
+from transduce.interop.imported_tokenizers import ImportedTokenizer, LibraryTokenizer, TokenOrder
 from transduce.interop.vocabulary import byte_level_bpe, find_markers
 from transduce.models.weights_file import physical_memory
-from transduce.tokenizers.imported import ImportedTokenizer, LibraryTokenizer, TokenOrder
 
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9

@@ -34,6 +34,7 @@ from transduce.interop.exchange import (
     transformers_weights,
 )
 from transduce.interop.family import fairseq_modules, place
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.interop.marian_shortlist import read_marian_shortlist
 from transduce.interop.vocabulary import DEFAULT_NAMES, NEVER, separate_vocabularies, shared_vocabulary
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
@@ -42,7 +43,6 @@ from transduce.models.model import Model
 from transduce.models.weights_file import physical_memory
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.tokenizers.any_tokenizer import TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import Tokenizer
 
 MODEL, BINARY_MODEL, VOCABULARY, SETTINGS = "model.npz", "model.intgemm8.bin", "vocab.spm", "special:model.yml"

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from transduce.disk import write_atomically
 from transduce.errors import RunError
-from transduce.training import report
-from transduce.training.charts import Series, line_chart
+from transduce.report import page
+from transduce.report.charts import Series, line_chart
 
 Verdict = Literal["confirmed", "contradicted", "within noise", "not checked"]
 _SIGNS: dict[Verdict, str] = {"confirmed": "+", "contradicted": "!", "within noise": "~", "not checked": "?"}
@@ -174,7 +174,7 @@ def write_page(path: Path, sections: Mapping[str, Section]) -> None:
             body.append(_section_html(name, sections[name]))
         else:
             body.append(f'<h2 id="{name}">{name}</h2><p class="soft">Not measured yet.</p>')
-    report.write_page(path, "Attention Is All You Need, checked", "".join(body))
+    page.write_page(path, "Attention Is All You Need, checked", "".join(body))
 
 
 def _section_html(name: str, section: Section) -> str:

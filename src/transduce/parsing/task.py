@@ -16,7 +16,8 @@ from transduce.models.model import Model
 from transduce.parsing.parser import PARSING_SEARCH, Parser
 from transduce.parsing.trees import ROOT, MalformedTreeError, Tree, delinearize, linearize, read_corpus
 from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchConfig
-from transduce.training.task import Scoring, ValidationScore
+from transduce.training.task import ValidationScore
+from transduce.training.train_config import TrainConfig
 from transduce.training.validation import Validation
 from transduce.translation.task import Translate
 
@@ -33,7 +34,9 @@ class Parse(Translate):
         super().__init__(settings)
         self._references: list[Tree] = []
 
-    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
+    def check_scoring(
+        self, config: TrainConfig, language: str | None, examples: Sequence[tuple[Any, ...]]
+    ) -> str | None:
         """F1 needs nothing that may be missing."""
         return None
 

@@ -1,5 +1,6 @@
 """Milestones of a run: validation, checkpoints, and the finished model."""
 
+import json
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 import torch
 
+from transduce.disk import write_atomically
 from transduce.errors import RunError
+from transduce.features import HOOKS
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
 from transduce.training.checkpoint import (
@@ -22,9 +25,9 @@ from transduce.training.checkpoint import (
     scheduled,
 )
 from transduce.training.display import Display, clock_time, sparkline
+from transduce.training.metrics import figure_text, points_of
 from transduce.training.processes import Interrupted
 from transduce.training.recipe import Recipe
-from transduce.training.report import points_of, write_report
 from transduce.training.run_folder import RunFolder
 from transduce.training.schedule import Ending
 from transduce.training.task import Task, ValidationScore
@@ -56,8 +59,8 @@ class Milestones:
         model.eval()
         try:
             values: dict[str, Any] = dict(validation.measure(model, config.label_smoothing))
-            line = f"valid loss {values['loss']:.3f}  ppl {values['perplexity']:.2f}"
-            line += "".join(f"  {name.lower()} {values[key]:.3f}" for key, name in self._own_figures(values))
+            line = f"valid loss {figure_text('loss', values['loss'])}  ppl {values['perplexity']:.2f}"
+            line += "".join(f"  {name.lower()} {values[key]:.2f}" for key, name in self._own_figures(values))
             self.display.phase("scoring")
             scored = self.task.score(model, validation, SearchConfig(beam=1))
         except Interrupted:
@@ -124,10 +127,10 @@ class Milestones:
         """The scores for a line of the log with their change, followed by those of each file."""
         text = ""
         for name, value in self._named(scored).items():
-            text += f"  {name} {value:.1f}"
+            text += f"  {name} {value:.2f}"
             if name.lower() in before:
-                text += f" ({value - before[name.lower()]:+.1f})"
-        files = (f"{name} {' / '.join(f'{value:.1f}' for value in of.values())}" for name, of in scored.files.items())
+                text += f" ({value - before[name.lower()]:+.2f})"
+        files = (f"{name} {' / '.join(f'{value:.2f}' for value in of.values())}" for name, of in scored.files.items())
         return f"{text}  ({', '.join(files)})" if scored.files else text
 
     def _named(self, scored: ValidationScore) -> dict[str, float]:
@@ -154,7 +157,7 @@ class Milestones:
             log(f"warning: no checkpoint at step {progress.step:,}: {error}; {last}. Training continues")
         try:
             prune(run.checkpoints, config.keep, progress.best_step, config.save_every, self.ending.last_step)
-            write_report(run.report, self.recipe, run.metrics)
+            HOOKS["write_report"](run.report, self.recipe, run.metrics)
         except OSError as error:
             log(f"warning: {run.path} is not up to date: {error}. Training continues")
 
@@ -168,6 +171,7 @@ class Milestones:
             mix_in(model, run.start, recipe.train.start_share)
         scores: dict[str, float] = {}
         kept: dict[str, Any] = {"samples": []}
+        outputs: list[dict[str, str]] = []
         if validation.texts:
             if not measured or recipe.train.start_share:
                 measured = validation.measure(model, recipe.train.label_smoothing)
@@ -178,12 +182,13 @@ class Milestones:
                 kept = {"files": scored.files} if scored.files else {}
                 kept |= {"confusion": scored.confusion} if scored.confusion else {}
                 kept["samples"] = scored.samples[: recipe.train.samples]
+                outputs = scored.samples if recipe.train.samples else []
                 if worst := self.task.worst(scored.samples, recipe.train.samples):
                     kept["worst"] = worst
         if not validation.processes.is_main:
             return scores
         if scores:
-            run.metrics.add("final", step=progress.step, **scores, **kept)
+            run.metrics.add("final", step=progress.step, **scores, **kept, ended_by=self.ending.reason)
         seconds = round(progress.seconds, 1)
         facts = self.facts | {"steps": progress.step, "seconds": seconds, "averaged": len(last), "scores": scores}
         self.display.phase("calibrating the confidence")
@@ -191,7 +196,11 @@ class Milestones:
             facts["confidence"] = calibrations
         try:
             run.write_model(model, validation.tokenizer, facts)
-            write_report(run.report, recipe, run.metrics, self.task.picture(model, validation, kept["samples"]))
+            if outputs:
+                lines = (json.dumps(sample, ensure_ascii=False) + "\n" for sample in outputs)
+                write_atomically(run.outputs, "".join(lines).encode())
+            picture = self.task.picture(model, validation, kept["samples"])
+            HOOKS["write_report"](run.report, recipe, run.metrics, picture)
         except OSError as error:
             raise RunError(
                 f"all {progress.step:,} steps are done and saved, but {run.model} could not be written: {error}. "
@@ -202,7 +211,8 @@ class Milestones:
         before = next((record for record in run.metrics.of("valid") if record["step"] == 0), {})
         gains = {name: value - before.get(name.removeprefix("valid_"), value) for name, value in scores.items()}
         summary = "".join(
-            f", {name.replace('_', ' ')} {value:.2f}" + (f" ({gains[name]:+.2f} by this run)" if gains[name] else "")
+            f", {name.replace('_', ' ')} {figure_text(name, value)}"
+            + (f" ({gains[name]:+.2f} by this run)" if gains[name] else "")
             for name, value in scores.items()
         )
         self.display.log(

@@ -46,6 +46,8 @@ class RunFolder:
         self.start = path / "start.safetensors"
         """The weights that training started from, if they are to have a share in the finished model."""
         self.report, self.profile = path / "report.html", path / "profile"
+        self.outputs = path / "outputs.jsonl"
+        """All outputs of the finished model that were scored, with sources and references, for `transduce compare`."""
         self.bad_batches = path / "bad_batches.json"
         self.metrics = Metrics(path / "metrics.jsonl", log)
 
@@ -66,7 +68,7 @@ class RunFolder:
                     f"{self.path} was started with other settings: {'; '.join(changed)}. "
                     "Use the same settings to resume, or another --out to start a new run"
                 )
-        elif self.path.exists() and any(not self._is_ours(entry.name) for entry in self.path.iterdir()):
+        elif self.path.exists() and not self._has_only_leftovers():
             raise RunError(f"{self.path} contains other files and no run; choose another --out")
         return recipe
 
@@ -89,11 +91,10 @@ class RunFolder:
         self._log(f"resuming from {checkpoint}")
         return progress
 
-    def _is_ours(self, name: str) -> bool:
-        """Whether a run that was killed before it wrote its recipe may have left a file of this name."""
-        return name in (LOCK, self.checkpoints.name, self.start.name) or (
-            name.startswith(".") and name.endswith(".tmp")
-        )
+    def _has_only_leftovers(self) -> bool:
+        """Whether a run that was killed before it wrote its recipe may have left all that is in the folder."""
+        ours = (LOCK, self.checkpoints.name, self.start.name)
+        return all(path.name in ours or path.match(".*.tmp") for path in self.path.iterdir())
 
     @property
     def has_checkpoint(self) -> bool:

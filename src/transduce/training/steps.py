@@ -54,6 +54,7 @@ class Meter:
         seconds = self.seconds
         values |= {
             "tokens_per_second": self.tokens / seconds,
+            "waiting": min(1.0, self._waiting / seconds),
             "memory_gb": _memory_gb(self.device),
             "skipped": int(self._skipped.item()),
             "seconds": seconds,
@@ -70,8 +71,12 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Training time since the last reading."""
         return time.monotonic() - self.began
+
+    def waited(self, since: float) -> None:
+        """Count the time since then as waiting for a batch, unless a GPU was still busy with earlier steps."""
+        if self.device.type != "cuda" or torch.cuda.current_stream(self.device).query():
+            self._waiting += time.monotonic() - since
 
     def skipped_in_a_row(self) -> int:
         """Number of steps skipped since the last step that was not."""
@@ -80,7 +85,7 @@ class Meter:
     def _clear(self) -> None:
         self._sums = torch.zeros(2, device=self.device)
         self._counted, self._skipped = torch.zeros(2, dtype=torch.int64, device=self.device)
-        self.tokens, self.began = 0, time.monotonic()
+        self.tokens, self.began, self._waiting = 0, time.monotonic(), 0.0
 
 
 def _memory_gb(device: torch.device) -> float:
@@ -132,7 +137,7 @@ class Steps(AbstractContextManager["Steps"]):
                         self.learner.collect()
                 failed = False
             except torch.OutOfMemoryError:
-                if not self.learner.sharing.splits_batches:
+                if self.learner.is_sharded:  # the other processes are waiting in the same layer
                     raise RunError(
                         "out of memory; batches of a sharded model are not split: lower train.batch_tokens and raise "
                         "train.accumulate by the same factor"
@@ -159,7 +164,10 @@ class Steps(AbstractContextManager["Steps"]):
             torch.default_generator.manual_seed(seed)  # seeding all devices takes a millisecond if there are none
         else:
             torch.manual_seed(seed)
-        return [part for _ in range(config.accumulate) for part in next(self._batches)]
+        since = time.monotonic()
+        parts = [part for _ in range(config.accumulate) for part in next(self._batches)]
+        self.meter.waited(since)
+        return parts
 
     def _split_further(self) -> None:
         self._close()
@@ -192,7 +200,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release_memory() -> None:
-    """Free the memory of a failed step."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

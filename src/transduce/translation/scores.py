@@ -88,14 +88,16 @@ def compare(
     *,
     tokenize: str = "auto",
     language: str | None = None,
+    only: str | None = None,
 ) -> tuple[list[Comparison], list[str]]:
     """Compare every system with the first by paired bootstrap resampling; also returns the signatures.
 
-    References and tokenizer are those of `score`.
+    References and tokenizer are those of `score`; `only` is the metric, if not all are wanted.
     """
     streams = _streams(references)
     _require_equal_lengths(systems, streams)
     metrics: Any = _metrics(streams, tokenize, language, references=_without_empty(streams))
+    metrics = {only: metrics[only]} if only else metrics
     named: Any = [(name, list(lines)) for name, lines in systems.items()]
     signatures, results = PairedTest(named, metrics, references=None, test_type="bs", n_samples=samples)()
     columns: dict[str, Any] = dict(results)

@@ -1,7 +1,7 @@
 """The page of `transduce data check`: lengths, scripts, languages and repetition of a corpus as charts."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -10,9 +10,13 @@ import numpy as np
 from transduce.corpora.check.lengths import Floats
 from transduce.corpora.check.report import DUPLICATES, ERRORS, LEAKS, CheckResults, Issue, Report
 from transduce.files.scripts import script
-from transduce.training.charts import Series, bar_chart, line_chart
-from transduce.training.report import write_page
+from transduce.report.charts import Series, line_chart
+from transduce.report.page import write_page
 
+_STYLE = """
+.bar { width: 40%; } .bar div { background: var(--a); height: 10px; margin-top: 6px; min-width: 1px; }
+.count { text-align: right; font-variant-numeric: tabular-nums; }
+"""
 _BINS = 40
 _SCRIPTS = 8
 """Number of scripts that are shown; the others are counted together."""
@@ -31,7 +35,7 @@ def write_check_page(path: Path, results: CheckResults, report: Report) -> None:
 
     def issues(title: str, rest: str, chosen: Sequence[Issue]) -> str:
         counts = {issue.description.removeprefix("whose "): results.findings.count(issue) for issue in chosen}
-        return bar_chart(title, {rest: pairs - sum(counts.values())} | counts)
+        return _bar_chart(title, {rest: pairs - sum(counts.values())} | counts)
 
     charts = [
         line_chart(
@@ -43,13 +47,14 @@ def write_check_page(path: Path, results: CheckResults, report: Report) -> None:
         line_chart(
             "Length of the target relative to the source", [Series("pairs", _histogram(ratios), "a")], unit="times"
         ),
-        *(bar_chart(f"Scripts of the {side}, letters", counts) for side, counts in zip(sides, letters, strict=True)),
+        *(_bar_chart(f"Scripts of the {side}, letters", counts) for side, counts in zip(sides, letters, strict=True)),
         issues("Languages", "as expected", _LANGUAGES),
         issues("Alignment", "nothing found", _ALIGNMENT),
         issues("Repetition", "the first of their kind", DUPLICATES),
         *([issues("Leaks", "not in the --against text", LEAKS)] if results.held_out else []),
     ]
     body = [
+        f"<style>{_STYLE}</style>",
         f"<h1>{escape(', '.join(report.files))}</h1>",
         f'<div class="soft">{pairs:,} pairs: {escape(report.verdict)}</div>',
         f'<h2>Charts</h2><div class="charts">{"".join(charts)}</div>',
@@ -84,3 +89,15 @@ def _examples(report: Report) -> str:
     )
     head = "<tr><th>pairs<th>number<th>examples"
     return f'<h2>Findings</h2><div class="card wide"><table>{head}{rows}</table></div>' if rows else ""
+
+
+def _bar_chart(title: str, counts: Mapping[str, int]) -> str:
+    """A titled list of counts, each with its share of all as a bar; an empty string if all are zero."""
+    total = sum(counts.values())
+    rows = "".join(
+        f'<tr><td>{escape(name)}<td class="count">{count:,}<td class="count">{count / total:.1%}'
+        f'<td class="bar"><div style="width:{100 * count / total:.2f}%"></div>'
+        for name, count in counts.items()
+        if total
+    )
+    return f"<figure><figcaption><b>{escape(title)}</b></figcaption><table>{rows}</table></figure>" if rows else ""

@@ -1,11 +1,9 @@
 """SVG charts for the report, generated here so that the report is one file and needs neither library nor script."""
 
-# ruff: noqa: E501
-
 import math
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -18,24 +16,6 @@ _CHARACTER = 6.7
 """Width of a character of a label."""
 _COLUMNS = 120
 """Number of places at which the crosshair shows values."""
-
-CHART_STYLE = """
-.grid { stroke: var(--line); } .tick { fill: var(--soft); font-size: 11px; font-family: ui-monospace, monospace; }
-svg { width: 100%; height: auto; display: block; } svg.heat { width: auto; max-width: none; }
-polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
-.a { --own: var(--a); } .b { --own: var(--b); } .c { --own: var(--c); } .d { --own: var(--d); } .e { --own: var(--e); }
-.f { --own: var(--f); }
-polyline, circle { stroke: var(--own); } circle { fill: var(--own); } .cell { fill: var(--a); }
-.best { stroke: var(--soft); stroke-dasharray: 2 3; }
-.key { color: var(--soft); margin-left: 10px; white-space: nowrap; } .key::before { content: "●"; margin-right: 4px; color: var(--own); }
-.hit { fill: transparent; } .at line { stroke: var(--soft); } .at line, .at text { visibility: hidden; }
-.at:hover line, .at:hover text { visibility: visible; }
-.at text { fill: var(--ink); font-size: 11px; font-family: ui-monospace, monospace; paint-order: stroke; stroke: var(--card); stroke-width: 4px; }
-.bar { width: 40%; } .bar div { background: var(--a); height: 10px; margin-top: 6px; min-width: 1px; } .count { text-align: right; font-variant-numeric: tabular-nums; }
-label.log { float: right; font-size: 12px; color: var(--soft); } input.log { float: right; margin: 4px 0 0 4px; }
-input.log:checked ~ svg.linear, input.log:not(:checked) ~ svg.logarithmic { display: none; }
-"""
-"""Style sheet of the charts; the page defines the colours --a to --f."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +75,7 @@ class _Drawing:
         xs = sorted({x for curve in series for x, _ in curve.points})
         self._x_span = xs[-1] or 1
         self._x_ticks = xs[:: -(-len(xs) // 6)] if kind == "log-log" else _ticks(0, self._x_span)
-        self._left = 12 + _CHARACTER * max(len(number(tick)) for tick in self._y_ticks)
+        self._left = 12 + _CHARACTER * max(len(_tick_label(tick)) for tick in self._y_ticks)
 
     def svg(self) -> str:
         parts = [*self._grid(), *self._lines(), *self._crosshair()]
@@ -119,10 +99,10 @@ class _Drawing:
         for tick in self._y_ticks:
             y = self._y(tick)
             yield f'<line class="grid" x1="{self._left}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>'
-            yield f'<text class="tick" x="{self._left - 6}" y="{y + 4}" text-anchor="end">{self._number(tick)}</text>'
+            yield f'<text class="tick" x="{self._left - 6}" y="{y + 4}" text-anchor="end">{_tick_label(tick)}</text>'
         for tick in self._x_ticks:
             if tick <= self._x_span:
-                x, label = self._x(tick), f"{tick:g}" if self._kind == "log-log" else _steps(tick)
+                x, label = self._x(tick), f"{tick:g}" if self._kind == "log-log" else step_label(tick)
                 # A label that is centred at the right edge would be cut off.
                 anchor = "end" if x + _CHARACTER * len(label) / 2 > _WIDTH else "middle"
                 x = min(x, _WIDTH - 2) if anchor == "end" else x
@@ -149,7 +129,7 @@ class _Drawing:
             values = [f"step {step:,.0f}" if self._unit == "step" else f"{step:,.4g} {self._unit}"]
             for curve, steps_of_curve in zip(self._series, xs, strict=True):
                 if index := bisect_right(steps_of_curve, step):
-                    values.append(f"{curve.name} {self._number(curve.points[index - 1][1])}")
+                    values.append(f"{curve.name} {with_minus(self._number(curve.points[index - 1][1]))}")
             x = self._x(step)
             label = escape("  ".join(values))
             anchor, at = ("start", self._left) if x < _WIDTH / 2 else ("end", _WIDTH - 2)
@@ -158,18 +138,6 @@ class _Drawing:
                 f'height="{_HEIGHT}"/><line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>'
                 f'<text x="{at}" y="13" text-anchor="{anchor}">{label}</text></g>'
             )
-
-
-def bar_chart(title: str, counts: Mapping[str, int]) -> str:
-    """A titled list of counts, each with its share of all as a bar; an empty string if all are zero."""
-    total = sum(counts.values())
-    rows = "".join(
-        f'<tr><td>{escape(name)}<td class="count">{count:,}<td class="count">{count / total:.1%}'
-        f'<td class="bar"><div style="width:{100 * count / total:.2f}%"></div>'
-        for name, count in counts.items()
-        if total
-    )
-    return f"<figure><figcaption><b>{escape(title)}</b></figcaption><table>{rows}</table></figure>" if rows else ""
 
 
 def heat_map(columns: Sequence[str], rows: Sequence[str], weights: Sequence[Sequence[float]]) -> str:
@@ -214,5 +182,14 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(n * step, 12) for n in range(first, last + 1)]
 
 
-def _steps(step: float) -> str:
+def with_minus(number: str) -> str:
+    """A number with the sign of a minus instead of a hyphen."""
+    return number.replace("-", "−")
+
+
+def _tick_label(tick: float) -> str:
+    return with_minus(f"{tick:,.0f}" if abs(tick) >= 1000 else f"{tick:.4g}")
+
+
+def step_label(step: float) -> str:
     return f"{step / 1000:g}k" if step >= 1000 else f"{step:g}"

@@ -16,7 +16,9 @@ def compare(
 ) -> None:
     """Compare runs: scores, losses, speed, and differing settings.
 
-    With --out, the curves of all runs are drawn in the same charts of one HTML file, which needs no network.
+    The best figure of each row has a star. Finished translation models are tested for a significant difference by
+    paired bootstrap resampling. With --out, the curves of all runs and the translations that differ most are shown in
+    one HTML file, which needs no network.
     """
     from rich import box
     from rich.console import Console
@@ -24,20 +26,22 @@ def compare(
 
     from transduce.cli.outputs import refuse_overwriting, require_file_output
     from transduce.files.texts import one_line
-    from transduce.training.compare import different_settings, figures, read_runs, write_comparison
+    from transduce.report import compare as comparison
 
     if out:
         require_file_output(out)
         refuse_overwriting(out, force=force)
-    compared = read_runs(runs)
+    compared = comparison.read_runs(runs)
     console = Console(highlight=False, markup=False, soft_wrap=False)
     if not console.is_terminal:
         console.width = 1000  # a pipe gets whole lines
-    rows = [*figures(compared), *different_settings(compared)]
+    rows = [*comparison.figures(compared), *comparison.different_settings(compared)]
     table = Table("", *(one_line(run.name) for run in compared), box=box.SIMPLE_HEAD, pad_edge=False)
     for name, values in rows:
         table.add_row(one_line(name), *map(one_line, values))
     console.print(table)
+    if sentence := comparison.significance(compared, comparison.read_outputs(compared)):
+        console.print(one_line(sentence))
     if out:
-        write_comparison(out, compared)
+        comparison.write_comparison(out, compared)
         log(f"{out} written")

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from transduce.data.prepare import DataConfig
-from transduce.training.charts import Series, line_chart
+from transduce.report.charts import Series, line_chart
+from transduce.report.report import write_report
+from transduce.report.run import Run
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe
-from transduce.training.report import speeds, write_report
 
 EVIL = "<script>alert('x')</script> & \"quotes\" <img src=http://evil.example/x.png>"
 PICTURE = {"source": ["▁ba", "<b>", "</s>"], "output": [EVIL, "</s>"], "weights": [[0.1, 0.2, 0.7], [1.0, 0.0, 0.0]]}
@@ -81,14 +82,14 @@ def test_the_name_of_the_run_is_escaped(tmp_path: Path) -> None:
     folder.mkdir()
     html = report(folder, measured(folder))
     assert "<b>run" not in html
-    assert Page(html).text.count("<b>run") == 2
+    assert Page(html).text.count("<b>run") == 4  # title, heading, and twice in the command of the verdict
 
 
 def test_charts_and_last_values_are_shown(tmp_path: Path) -> None:
     text = Page(report(tmp_path, measured(tmp_path))).text
-    for words in ("Loss", "BLEU", "Learning rate", "Speed", "150", "1.667", "13.33", "d_model"):
+    for words in ("Loss", "BLEU", "Learning rate", "Speed", "150", "1.667", "4.50", "d_model"):
         assert words in text
-    assert "step 150  train 1.667  valid 2" in text  # the crosshair
+    assert "step 150  train 1.667  valid 2.000" in text  # the crosshair
     assert Page(report(tmp_path, measured(tmp_path))).tags.count("polyline") == 8  # three of them on a log scale
 
 
@@ -97,9 +98,9 @@ def test_the_score_of_the_finished_model_and_its_samples_take_precedence(tmp_pat
     new = [{"source": "new source", "output": "o", "reference": "r"}]
     metrics.add("final", step=150, valid_bleu=33.3, valid_perplexity=7.5, samples=new)
     text = Page(report(tmp_path, metrics)).text
-    assert "33.3" in text
-    assert "7.50" in text
-    assert "13.33" not in text  # the last checkpoint's perplexity
+    assert "33.30BLEU of the finished model" in text
+    assert "7.50perplexity of the finished model" in text
+    assert "4.50best BLEU of a checkpoint" in text
     assert "new source" in text
     assert "old source" not in text
 
@@ -188,7 +189,8 @@ def test_a_short_interval_is_no_spike_of_the_speed(tmp_path: Path) -> None:
     metrics = measured(tmp_path)
     metrics.add("train", step=151, loss=1.0, learning_rate=1e-3, tokens_per_second=999_999.0)
     assert "999,999" not in Page(report(tmp_path, metrics)).text
-    assert speeds(metrics.of("train")) == [(50, 1234.5), (100, 1234.5), (150, 1234.5)]
+    run = Run("run", tmp_path, Recipe(data=DataConfig(train=(("a.src", "a.tgt"),))), metrics.records)
+    assert run.speeds == [(50, 1234.5), (100, 1234.5), (150, 1234.5)]
 
 
 def test_the_best_checkpoint_the_gradient_norm_and_the_memory_are_drawn(tmp_path: Path) -> None:
@@ -208,17 +210,25 @@ def test_samples_are_shown_over_time_with_their_differences(tmp_path: Path) -> N
     for step, output in ((50, "the the <b>"), (100, "the red house"), (150, "a red house")):
         sample = {"source": "das rote Haus", "output": output, "reference": "the red house"}
         metrics.add("valid", step=step, loss=1.0, perplexity=3.0, bleu=9.0, samples=[sample])
-    rows = re.findall(r"<div><span class=soft>(.*?)</span> (.*?)</div>", report(tmp_path, metrics))
+    html = report(tmp_path, metrics)
+    rows = re.findall(r'<div class="(s\d)"><span class=soft>(.*?) </span>(.*?)</div>', html)
     assert rows == [
-        ("step 50", "the <u>the &lt;b&gt;</u>"),
-        ("step 100", "the red house"),
-        ("step 150", "<u>a</u> red house"),
+        ("s1", "step 50", "the <u>the &lt;b&gt;</u>"),
+        ("s2", "step 100", "the red house"),
+        ("s3", "step 150", "<u>a</u> red house"),
     ]
+    stops = re.findall(r'<input type="radio" name="stop" class="(s\d)"( checked)?><span>(\d+)</span>', html)
+    assert stops == [("s1", "", "50"), ("s2", "", "100"), ("s3", " checked", "150")]
+    for name, _, _ in stops:
+        assert f"input.{name}:checked) td > .{name} {{ display: block; }}" in html
 
 
 def test_many_validations_show_a_few_outputs(tmp_path: Path) -> None:
     metrics = measured(tmp_path, [{"source": "s", "output": "o", "reference": "r"}], steps=40)
-    assert 4 <= report(tmp_path, metrics).count("<span class=soft>step ") <= 7
+    html = report(tmp_path, metrics)
+    assert 4 <= html.count("<span class=soft>step ") == html.count('type="radio"') <= 13
+    last = max(map(int, re.findall(r'<input type="radio" name="stop" class="s(\d+)"', html)))
+    assert f"input.s{last}:checked" in html  # the style sheet has a rule for each stop
 
 
 def test_the_worst_outputs_of_the_finished_model_are_shown(tmp_path: Path) -> None:
@@ -233,3 +243,24 @@ def test_the_worst_outputs_of_the_finished_model_are_shown(tmp_path: Path) -> No
 def test_nothing_is_wider_than_a_phone(tmp_path: Path) -> None:
     style = "".join(re.findall(r"<style>(.*?)</style>", report(tmp_path, measured(tmp_path)), re.DOTALL))
     assert not re.search(r"minmax\(\d+px", style)  # a column of a fixed width would overflow
+
+
+def test_a_command_is_broken_at_spaces_only(tmp_path: Path) -> None:
+    metrics = measured(tmp_path)
+    metrics.add("start", step=0, **START)
+    html = report(tmp_path, metrics)
+    assert "<span>transduce</span> <span>train</span> <span>--out</span> <span>&#x27;a</span>" in html
+
+
+def test_negative_numbers_have_a_minus_sign() -> None:
+    chart = line_chart("t", [Series("a", [(0, -1.5), (100, 1e-5)], "a")], "{:.3g}".format)
+    assert "step 100  a 1e−05" in chart
+    assert ">−1.5<" in chart
+    assert not re.search(r">[^<]*-[^<]*<", chart)
+
+
+def test_the_verdict_is_on_top(tmp_path: Path) -> None:
+    html = report(tmp_path, measured(tmp_path, steps=6))
+    text = Page(html).text
+    assert "Not finished: 300 of 100,000 steps; the loss is still falling; resume with:transduce train" in text
+    assert html.index("Not finished") < html.index("Learning rate")

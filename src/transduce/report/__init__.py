@@ -1,0 +1,1 @@
+"""The report of a run, the comparison of runs, and the charts and look of these pages."""
