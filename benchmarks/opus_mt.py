@@ -5,9 +5,12 @@
 
 Chunks of lines are translated by every system in turn, in another order each time, greedily and with beam 4 and a
 length penalty of 1 (the default of transformers, which divides by n, where transduce divides by (5 + n) / 6). Lines are
-translated as a whole, in batches of 16 of similar length; neither side may write <unk>. A greedy output that differs is
-a tie if transformers gives the two tokens at the first difference logits that differ by less than 1e-3. Speed is that
-of the CPU time of all threads, so that other work on the machine counts little; with one thread, nothing waits in it.
+translated as a whole, in batches of 16 of similar length; neither side may write <unk>. In beam search, outputs of
+transduce may have 50 tokens more than their source, its default: it ends when no hypothesis can still win, so with a
+far limit and this penalty, endless repetitions win, which transformers and CTranslate2 do not reach because they stop
+by a heuristic. A greedy output that differs is a tie if transformers gives the two tokens at the first difference
+logits that differ by less than 1e-3. Speed is that of the CPU time of all threads, so that other work on the machine
+counts little; with one thread, nothing waits in it.
 """
 
 import tempfile
@@ -144,7 +147,8 @@ def ours(saved: SavedModel, engine: str, threads: int) -> Decode:
     chosen = make_engine(engine, saved.model, threads)
 
     def decode(sources: Sequence[list[int]], beam: int) -> list[list[int]]:
-        config = SearchConfig(beam=beam, length_penalty=1.0, min_length=0, max_extra=LONGEST, max_length=LONGEST)
+        extra = LONGEST if beam == 1 else SearchConfig.max_extra
+        config = SearchConfig(beam=beam, length_penalty=1.0, min_length=0, max_extra=extra, max_length=LONGEST)
         return [best[0].tokens for best in search_all(chosen, [Job(tokens, []) for tokens in sources], config)]
 
     return decode

@@ -251,10 +251,14 @@ def output_tokens(port: int) -> float:
 
 
 @contextmanager
-def server(model: Path, key: str = "") -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+def server(
+    model: Path, key: str = "", language_model: Path | None = None
+) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """Start a server process, with an API key if there is one; yields its port and the process."""
     environment = {**os.environ, **({"TRANSDUCE_API_KEYS": key} if key else {})}
     command = [sys.executable, "-m", "transduce", "serve", "-m", f"en-de={model}", "--port", "0"]
+    if language_model:
+        command += ["-m", f"lm={language_model}"]
     with tempfile.TemporaryFile("w+") as log, subprocess.Popen(command, stderr=log, env=environment) as process:
         printed = ""
         while not (ready := re.search(r" on http://\S+:(\d+)\n", printed)):

@@ -10,7 +10,8 @@ or 2 s or more (once), if /health is not ok, or if any response has a 5xx status
 With `--attack`, connections are misused instead: 2,000 at once that send nothing, clients that write one byte at a
 time, that read nothing, and 20,000 wrong API keys; the memory of the server before and after is printed. In both cases,
 SIGTERM must end the server in 35 s. The server is a process of its own; its model is the bundled one, unless `--model`
-names another. The load average, which is printed, tells what else the machine did.
+names another, and its language model has the size of the paper's base model and random weights. Beside requests to it,
+the light client sends it a prompt. The load average, which is printed, tells what else the machine did.
 """
 
 import asyncio
@@ -20,17 +21,21 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from serve import server
 from setting import SEED, make_parser, print_setting, write_results
 
-from transduce.models.folder import find_model
+from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
+from transduce.models.folder import find_model, save_model
+from transduce.tokenizers.tokenizer import EOS, Tokenizer
 
 MEDIAN, WORST = 0.5, 2.0
 """What a light client may have to wait, in seconds."""
@@ -71,6 +76,7 @@ def html(**fields: object) -> Request:
 
 
 LIGHT = of_json("/v1/translate", text="A man sleeps in the park.", to="de")
+LIGHT_PROMPT = of_json("/v1/completions", prompt="A man sleeps", max_tokens=8)
 HEALTH = Request("/health", b"")
 TERMS = {word: (word + " und noch ein Wort ") * 4 for word in ("women", "harbour", "fish", "tourists", "summer")}
 EXPENSIVE: dict[str, list[Request]] = {
@@ -100,6 +106,17 @@ EXPENSIVE: dict[str, list[Request]] = {
     "/translate_file, 10 MB of HTML": [of_file("/translate_file", "a.html", b"<b></b>" * 1_400_000)],
     "/v1/documents, text": [of_file("/v1/documents", "a.txt", WORDS.encode() * 9000)],
     "/v1/documents, form of line ends": [of_file("/v1/documents", "a.txt", b"\r\n--" * 2_000_000)],
+    "/v1/completions, 16 outputs": [
+        of_json("/v1/completions", prompt=[f"{n} {WORDS}" for n in range(25)], n=16, max_tokens=900)
+    ],
+    "/v1/completions, long prompts": [
+        of_json("/v1/completions", prompt=[f"{n} {WORDS * 37}" for n in range(5)], max_tokens=8),
+        of_json("/v1/completions", prompt=[f"{n} {WORDS}" for n in range(180)], max_tokens=8),
+    ],
+    "/v1/completions, scores of 19,000 characters": [
+        of_json("/v1/completions", prompt=prompt, max_tokens=0, echo=True, logprobs=1)
+        for prompt in (WORDS * 180, [WORDS] * 180)
+    ],
     "/inspect/look": [of_json("/inspect/look", text=WORDS * 9, to="de", beam=16)],
     "/inspect/reference": [of_json("/inspect/reference", text=WORDS * 9, reference=WORDS * 9, to="de")],
 }  # fmt: skip
@@ -143,13 +160,16 @@ def main() -> None:
     kinds = {name: requests for name, requests in EXPENSIVE.items() if options.only in name}
     if options.smoke:
         options.clients, options.seconds = 1, 0.5
-        kinds = {name: requests for name, requests in kinds.items() if "glossary" in name or "HTML" in name}
+        kinds = {name: requests for name, requests in kinds.items() if "alternatives" in name or "detect" in name}
     setting = print_setting(
         model=str(find_model(options.model)), clients=options.clients, seconds=options.seconds, seed=SEED,
         **{"load average before": os.getloadavg()[0]},
     )  # fmt: skip
     keys = "the-key-that-is-right-0123456789" if options.attack else ""
-    with server(find_model(options.model), keys) as (port, process):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server(find_model(options.model), keys, random_language_model(Path(folder))) as (port, process),
+    ):
         if options.attack:
             results = asyncio.run(attack(port, process.pid, keys, 50 if options.smoke else 1))
             results["SIGTERM"] = {"s": end(process)}
@@ -159,7 +179,7 @@ def main() -> None:
                 name: asyncio.run(beside(port, requests, options.clients, options.seconds))
                 for name, requests in kinds.items()
             }
-            results["SIGTERM under load"] = {"s": asyncio.run(end_under_load(port, process))}
+            results["SIGTERM under load"] = {"s": asyncio.run(end_under_load(port, process, kinds))}
     print(f"load average after: {os.getloadavg()[0]}")
     for name, figures in results.items():
         print(f"{name:46} " + "  ".join(f"{key} {value:,.3f}" for key, value in figures.items()))
@@ -171,6 +191,17 @@ def main() -> None:
     ]
     if slow and not options.smoke:
         sys.exit(f"a light client waited too long beside: {'; '.join(slow)}")
+
+
+def random_language_model(folder: Path) -> Path:
+    """Write a language model that never ends a text, with the vocabulary of the bundled model."""
+    torch.manual_seed(SEED)
+    tokenizer = Tokenizer.load(find_model(None) / "tokenizer.model")
+    model = DecoderOnly(DecoderOnlyConfig(), tokenizer.vocab_size).eval()
+    with torch.no_grad():
+        model.output_weight_VD[EOS] = 0.0
+    save_model(folder, model, tokenizer, {"task": "language_model", "max_length": 1024})
+    return folder
 
 
 async def beside(port: int, requests: Sequence[Request], clients: int, seconds: float) -> dict[str, float]:
@@ -185,7 +216,8 @@ async def beside(port: int, requests: Sequence[Request], clients: int, seconds: 
 
     heavy = [asyncio.create_task(repeat(others, request, 0.01)) for request in requests for _ in range(clients)]
     await asyncio.sleep(min(1.0, seconds))
-    probes = [asyncio.create_task(repeat(light, LIGHT, 0.1)), asyncio.create_task(repeat(health, HEALTH, 0.1))]
+    probe = LIGHT_PROMPT if {request.path for request in requests} == {LIGHT_PROMPT.path} else LIGHT
+    probes = [asyncio.create_task(repeat(light, probe, 0.1)), asyncio.create_task(repeat(health, HEALTH, 0.1))]
     await asyncio.sleep(seconds)
     start = time.perf_counter()
     while not (light.waits and health.waits) and time.perf_counter() - start < 120:
@@ -268,10 +300,13 @@ def memory(process: int) -> float:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def end_under_load(port: int, process: "subprocess.Popen[bytes]") -> float:
-    """Seconds that SIGTERM takes while every expensive request is in flight."""
+async def end_under_load(
+    port: int, process: "subprocess.Popen[bytes]", kinds: Mapping[str, Sequence[Request]]
+) -> float:
+    """Seconds that SIGTERM takes while requests of these kinds are in flight."""
     responses = Responses()
-    tasks = [asyncio.create_task(responses.post(port, request)) for request in EXPENSIVE["all of these"]]
+    requests = {id(request): request for requests in kinds.values() for request in requests}.values()
+    tasks = [asyncio.create_task(responses.post(port, request)) for request in requests]
     await asyncio.sleep(2)
     seconds = await asyncio.to_thread(end, process)
     for task in tasks:

@@ -5,10 +5,10 @@ import inspect
 from pathlib import Path
 
 from transduce.data.data_config import DirectionConfig
+from transduce.init.recipe_template import help_texts
 from transduce.models.model import ModelConfig
 from transduce.models.registry import MODEL_SETTINGS
 from transduce.training.recipe import Recipe, read_preset
-from transduce.training.recipe_template import help_texts
 from transduce.training.task import TASK_SETTINGS
 
 PAGE = Path(__file__).with_suffix(".md")

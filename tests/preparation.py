@@ -24,7 +24,7 @@ def forbid_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise AssertionError("encoded again")
 
-    monkeypatch.setattr(write_corpus, "_encode", fail)
+    monkeypatch.setattr(write_corpus, "encode_corpus", fail)
 
 
 def write_tsv(path: Path, pairs: list[Pair]) -> Path:

@@ -5,12 +5,14 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from transduce.search.decoder import Hypothesis
+from transduce.search.decoder import Decoder, Hypothesis, last_result
+from transduce.search.sampling import Choose, roll_out_search
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 WORDS = (4, 5, 6)
@@ -172,3 +174,10 @@ def assert_same_outputs(found: list[list[Hypothesis]], expected: list[list[Hypot
     for group, expected_group in zip(found, expected, strict=True):
         assert [h.log_prob for h in group] == pytest.approx([h.log_prob for h in expected_group], abs=1e-4)
         assert [h.score for h in group] == pytest.approx([h.score for h in expected_group], abs=1e-4)
+
+
+def roll_out(
+    decoder: Decoder, source: Any, limits: Sequence[int], choose: Choose, *, alpha: float, **options: Any
+) -> list[list[Hypothesis]]:
+    """All steps of `roll_out_search` at once."""
+    return last_result(roll_out_search(decoder, source, limits, choose, alpha=alpha, **options))

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.interop.import_model import import_model
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.models.folder import SavedModel, load_model
-from transduce.tokenizers.imported import ImportedTokenizer
 
 tokenizers: Any = pytest.importorskip("tokenizers")
 transformers: Any = pytest.importorskip("transformers")

@@ -1,11 +1,13 @@
 """Puts the text of the bundled model together: pairs of all domains, a part of Europarl, sentences for the teachers.
 
-    python recipes/bundled/prepare.py DATA [--parts pairs europarl mono]
+    python recipes/bundled/prepare.py DATA [--parts pairs europarl everyday mono]
 
 Reads DATA/tatoeba, europarl, domains, newstest and extra (collect.py); writes to DATA/bundled:
 pairs.en-de.tsv, pairs.en-fr.tsv   the domains, and what collect.py found
 europarl.en-de.tsv                 the shorter and cleaner pairs of Europarl
-mono.en, mono.de                   sentences without a translation
+mono.en, mono.de, mono.fr          sentences without a translation; mono.fr begins with those of beside-mono.de
+everyday-de.en, everyday.de, ...   each sentence of Tatoeba's pairs once
+beside-mono.de                     German of the first sentences of mono.fr (Tatoeba's German and French pairs)
 No sentence of a validation or test set is in any of them.
 """
 
@@ -17,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _SEED = 36
-_PARTS = ["pairs", "europarl", "mono"]
+_PARTS = ["pairs", "europarl", "everyday", "mono"]
 _OTHER = re.compile(r"[\W_]+")
 
 
@@ -86,6 +88,10 @@ def main() -> None:
         rng.shuffle(clean)
         chosen = [pair for pair in clean[: options.europarl] if allowed(*pair)]
         write("europarl.en-de.tsv", ("\t".join(pair) for pair in chosen))
+    for other in ("de", "fr") if "everyday" in options.parts else ():
+        english, translations = zip(*pairs_of([data / f"tatoeba/train.en-{other}.tsv.xz"]), strict=True)
+        write(f"everyday-{other}.en", dict.fromkeys(english))
+        write(f"everyday.{other}", dict.fromkeys(translations))
     for language in ("en", "de") if "mono" in options.parts else ():
         texts: dict[str, None] = {}
         for path in sorted(data.glob(f"extra/*.{language}")):
@@ -95,6 +101,13 @@ def main() -> None:
                 lines = rng.sample(lines, min(len(lines), options.debates))
             texts |= dict.fromkeys(line for line in lines if allowed(line))
         write(f"mono.{language}", texts)
+    if "mono" in options.parts:
+        beside = [pair for pair in pairs_of([data / "extra/tatoeba-de-fr.de-fr.tsv"]) if allowed(*pair)]
+        debates = [pair[1] for pair in pairs_of(sorted(data.glob("europarl/train.en-fr.*"))) if is_clean(*pair)]
+        debates = rng.sample(debates, min(len(debates), options.debates // 2))
+        spoken = (data / "extra/common-voice.fr").read_text(encoding="utf-8").splitlines()
+        write("beside-mono.de", (german for german, _ in beside))
+        write("mono.fr", [french for _, french in beside] + [text for text in spoken + debates if allowed(text)])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ _TOML_BYTES = 1 << 22
 
 
 def read_toml(path: Path) -> Table:
-    """Read the tables of a TOML file."""
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):  # a device might never end
             raise ConfigError(f"{path}: not a plain file")
@@ -205,7 +204,6 @@ def _toml_lines(table: Table, path: str = "") -> list[str]:
 
 
 def toml_value(value: Any) -> str:
-    """A value as TOML writes it."""
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, float):

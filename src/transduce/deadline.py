@@ -22,7 +22,6 @@ class Deadline:
         self._end = -math.inf
 
     def check(self) -> None:
-        """Raise OutOfTimeError if the time is over."""
         if monotonic() > self._end:
             raise OutOfTimeError
 

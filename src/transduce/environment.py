@@ -47,9 +47,7 @@ EXTRAS = {
     ),
     "icu": Extra(("icu4py",), "boundaries of sentences and words outside of Latin, Greek and Cyrillic script"),
     "zst": Extra(("zstandard",), "files in .zst"),
-    "serve": Extra(
-        ("fastapi", "httptools", "prometheus_client", "py3langid", "python_multipart", "uvicorn"), "transduce serve"
-    ),
+    "serve": Extra(("fastapi", "httptools", "prometheus_client", "python_multipart", "uvicorn"), "transduce serve"),
     "parquet": Extra(("pyarrow",), "Parquet files and Hugging Face datasets"),
     "ray": Extra(("ray", "pyarrow"), "transduce translate --ray"),
     "tracking": Extra(("tensorboard", "wandb"), "metrics in TensorBoard and Weights & Biases"),

@@ -71,16 +71,21 @@ FEATURES = {
         readers={
             "pairs": "transduce.files.readers:PAIRS",
             "lines": "transduce.files.readers:LINES",
-            "text": "transduce.files.readers:DOCUMENTS",
         },
         commands={
-            "init": "transduce.cli.init:init",
             "train": "transduce.cli.train:train",
             "evaluate": "transduce.cli.evaluate:evaluate",
             "info": "transduce.cli.info:info",
             "average": "transduce.cli.average:average",
             "shrink": "transduce.cli.shrink:shrink",
             "cache": "transduce.cli.cache:cache",
+        },
+    ),
+    "init": Feature(commands={"init": "transduce.init.command:init"}),
+    "tracking": Feature(
+        hooks={
+            "require_tracking": "transduce.tracking.sinks:require_packages",
+            "tracking": "transduce.tracking.sinks:tracking",
         },
     ),
     "translation": Feature(
@@ -95,12 +100,14 @@ FEATURES = {
             "shortlist": "transduce.translation.commands.shortlist:shortlist",
         },
         hooks={
-            "shared_parts": "transduce.translation.stages.protect:shared_parts",
-            "form_of_address": "transduce.translation.formality:form_of_address",
+            "augment": "transduce.translation.augment:augment",
+            "languages_of_run": "transduce.translation.run_languages:languages_of_run",
+            "warn_of_exchanged_sides": "transduce.translation.run_languages:warn_of_exchanged_sides",
         },
     ),
     "language_model": Feature(
         tasks={"language_model": "transduce.language_model.task:LanguageModel"},
+        readers={"text": "transduce.language_model.document_shards:DOCUMENTS"},
         uses={"language_model": "use it with: transduce generate or transduce score"},
         commands={"generate": "transduce.language_model.command:generate"},
         hooks={"score_texts": "transduce.language_model.command:score_texts"},
@@ -175,6 +182,7 @@ FEATURES = {
             "export": "transduce.interop.command:export",
             "import": "transduce.interop.command:import_model",
         },
+        hooks={"imported_tokenizer": "transduce.interop.imported_tokenizers:parse_imported_tokenizer"},
         exporters={
             "hf": "transduce.interop.huggingface:HF",
             "ctranslate2": "transduce.interop.ctranslate2:CTRANSLATE2",

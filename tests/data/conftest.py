@@ -28,7 +28,7 @@ def encode_here(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             return [sum(counts) for counts in zip(*written, strict=True)]
 
         monkeypatch.setattr(write_corpus, "SHARD_PAIRS", shard_pairs)
-        monkeypatch.setattr(write_corpus, "_encode", encode)
+        monkeypatch.setattr(write_corpus, "encode_corpus", encode)
 
     use()
     return use

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from engines import DEVICE, assert_conforms, gpu_engine, native_engine, plain
+from fault_injection import repetitions
 from helpers import FIRST_WORD, small_model
 from table_decoder import (
     EXACT_BEAM,
@@ -16,6 +17,7 @@ from table_decoder import (
     assert_same_outputs,
     greedy_output,
     narrow_beam,
+    roll_out,
 )
 
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -25,15 +27,15 @@ from transduce.search.constraint import SymbolRule
 from transduce.search.decoder import Hypothesis, length_penalty
 from transduce.search.engine import Job, output_limit, search_all
 from transduce.search.options import SearchConfig
-from transduce.search.sampling import greedy_choice, roll_out
+from transduce.search.sampling import greedy_choice
 from transduce.tokenizers.tokenizer import EOS
 
-NATIVE, GPU = range(160), range(300)
+NATIVE, GPU = range(repetitions(50, 160)), range(300)
 INTERPRETED = sorted(set(range(60)) - {2, 5, 7, 8, 11, 12, 13, 15, 16, 18, 23, 24, 25, 26, 27, 32, 33, 45, 56, 57})
 """Cases of the gpu engine without a GPU: Triton's interpreter takes half a second even for small ones.
 
 The cases that are left out take long, and the others have 98% of the pairs of drawn values that all of them have."""
-TABLES = 120
+TABLES = repetitions(40, 120)
 
 
 @dataclass

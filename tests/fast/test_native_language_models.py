@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from engines import ATTEMPTS, ROUNDING_TIES, TOLERANCE, quantised_language_model
+from fault_injection import repetitions
 from helpers import FIRST_WORD, packed_stream, small_language_model
 from random_language_models import draw_settings
 
@@ -17,7 +18,7 @@ from transduce.search.decoder import Decoder
 from transduce.search.sampling import greedy_choice, roll_out_steps, sampler
 from transduce.tokenizers.tokenizer import BOS
 
-CASES = 100
+CASES = repetitions(30, 100)
 STYLES: dict[str, dict[str, Any]] = {
     "gpt2": {
         "norm": "pre", "positions": "learned", "max_positions": 64, "activation": "gelu_tanh", "embedding": "plain",

@@ -12,8 +12,8 @@ from fault_injection import repetitions
 from hostile import places
 
 from transduce.errors import ModelError
+from transduce.interop.imported_tokenizers import LibraryTokenizer, SentencePiecePair, TokenOrder
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.tokenizers.imported import LibraryTokenizer, SentencePiecePair, TokenOrder
 from transduce.tokenizers.tokenizer import Tokenizer
 
 EACH = repetitions(30, 5000)

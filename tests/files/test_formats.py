@@ -8,15 +8,15 @@ import pytest
 from transduce.errors import DataError
 from transduce.files import pair_formats as formats
 from transduce.files.files import read_lines
-from transduce.files.pair_formats import Pair, PairFormat
+from transduce.files.pair_formats import Pair, PairFormat, UnusableError
 from transduce.files.pairs import ReadReport, pair_writer, read_pairs
 
 
-def read_toy(path: Path) -> Iterator[tuple[int, Pair | str]]:
+def read_toy(path: Path) -> Iterator[tuple[int, Pair | UnusableError]]:
     """Each pair takes two lines; a pair without a target is a problem."""
     lines = read_lines(path)
     for number, (source, target) in enumerate(zip(lines, lines, strict=True)):
-        yield 2 * number + 1, (source, target) if target else "without a second line"
+        yield 2 * number + 1, (source, target) if target else UnusableError("without a second line")
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from transduce.classification.labelled import read_labelled
 from transduce.errors import DataError
 from transduce.files.pairs import ReadReport, pair_writer, read_pairs
 from transduce.files.parquet import read_table, table_writer
-from transduce.files.readers import read_documents, read_texts
+from transduce.files.readers import read_texts
 from transduce.files.rows import count_source_rows, read_source_rows, row_writer
+from transduce.language_model.documents import read_documents
 
 pyarrow: Any = pytest.importorskip("pyarrow")
 

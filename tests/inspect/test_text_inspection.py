@@ -12,8 +12,8 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.encoders.text_encoder import TextEncoder, mask_id
 from transduce.errors import DataError
+from transduce.inspect.inspection import TextInspection, inspect_text
 from transduce.inspect.serialize import serialize_text
-from transduce.inspect.text_inspection import TextInspection, inspect_text
 from transduce.language_model.generator import Generator
 from transduce.models.registry import build_config, create_model
 from transduce.nn.multi_head_attention import SelfAttention

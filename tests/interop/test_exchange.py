@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from engines import FAST, assert_same, plain
 from toy_run import as_sets, make_toy_pairs, write_lines
 
 from transduce.errors import ModelError
+from transduce.interop.ctranslate2 import read_variables, write_variables
 from transduce.interop.export_model import export_model, forced_logits
 from transduce.interop.import_model import import_model
 from transduce.interop.vocabulary import export_vocabulary, restore_vocabulary
@@ -267,3 +269,78 @@ def test_a_zero_start_stays_zero_and_makes_converters_work(
         ours = forced_logits(saved.model, source, source[::-1])
         theirs = forced_logits(back.model, back.tokenizer.encode(text), source[::-1])
         np.testing.assert_allclose(theirs[:, EOS:], ours[:, EOS:], atol=1e-5)
+
+
+UNKNOWN_VARIABLES: dict[str, Any] = {
+    "decoder/scale_outputs": 1, "decoder/alibi": 1, "decoder/sliding_window": 4, "decoder/final_logit_softcapping": 30,
+    "encoder/layer_0/self_attention/num_heads_kv": 1, "decoder/layer_0/self_attention/rotary_dim": 4,
+    "encoder/layer_0/self_attention/queries_scale": 2, "decoder/activation": 1, "decoder/pre_norm": 1,
+    "encoder/scale_embeddings": 0, "decoder/scale_embeddings": 0, "encoder/embeddings_0/multiply_by_sqrt_depth": 0,
+    "decoder/project_in/weight": [1], "encoder/embeddings_1/weight": [1], "encoder/layernorm_embedding/gamma": [1],
+    "encoder/layer_0/self_attention/relative_position_keys": [1], "encoder/layer_0/self_attention/q_norm/gamma": [1],
+    "decoder/layer_0/ffn/linear_0_noact/weight": [1], "decoder/layer_0/input_layer_norm/gamma": [1],
+    "decoder/layer_0/self_attention/memory_kv/weight": [1], "encoder/layer_0/ffn/linear_0/weight_zero": [1],
+    "invented": 1, "decoder/invented": [1],
+}  # fmt: skip
+"""Variables of CTranslate2 that a translation model of ours has not, or that differ from those of the other side."""
+
+
+def test_what_a_ctranslate2_model_has_beside_is_refused_by_name(toy_tokenizer: Any, tmp_path: Path) -> None:
+    save_random(tmp_path / "model", toy_tokenizer)
+    export_model(tmp_path / "model", "ctranslate2", tmp_path / "out", sentences=TEXTS)
+    (tmp_path / "out" / "transduce.json").unlink()
+    path = tmp_path / "out" / "model.bin"
+    name, variables = read_variables(path)
+    for variable, value in UNKNOWN_VARIABLES.items():
+        changed = variables | {variable: torch.tensor(value, dtype=torch.int8)}
+        if variable.endswith("multiply_by_sqrt_depth"):  # in place of the newer option
+            del changed["encoder/scale_embeddings"]
+        write_variables(path, name, changed, {})
+        shown = variable.replace("embeddings_0/multiply_by_sqrt_depth", "scale_embeddings")
+        with pytest.raises(ModelError, match=f"a CTranslate2 model with .*{shown}.* cannot be imported"):
+            import_model(tmp_path / "out", tmp_path / "back")
+    write_variables(path, name, variables, {})
+    options = json.loads((tmp_path / "out" / "config.json").read_text())
+    unknown = {
+        "add_source_bos": True, "multi_query_attention": True, "quantization_type": 1, "decoder_start_token": None,
+        "invented": [1],
+    }  # fmt: skip
+    for option, value in unknown.items():
+        (tmp_path / "out" / "config.json").write_text(json.dumps(options | {option: value}))
+        with pytest.raises(ModelError, match=f"config.json: a CTranslate2 model with {option} = .* cannot be imported"):
+            import_model(tmp_path / "out", tmp_path / "back")
+
+
+def test_options_of_a_ctranslate2_model_are_honoured(toy_tokenizer: Any, tmp_path: Path) -> None:
+    """Those of older versions, and numbers that are missing, mean the same as the ones that are written today."""
+    saved = save_random(tmp_path / "model", toy_tokenizer, embedding="plain", norm="pre")
+    export_model(tmp_path / "model", "ctranslate2", tmp_path / "out", sentences=TEXTS)
+    (tmp_path / "out" / "transduce.json").unlink()
+    name, variables = read_variables(tmp_path / "out" / "model.bin")
+    for side, embeddings in (("encoder", "embeddings_0"), ("decoder", "embeddings")):
+        del variables[f"{side}/pre_norm"]  # true
+        variables[f"{side}/{embeddings}/multiply_by_sqrt_depth"] = variables.pop(f"{side}/scale_embeddings")
+    write_variables(tmp_path / "out" / "model.bin", name, variables, {})
+    options = json.loads((tmp_path / "out" / "config.json").read_text())
+    (tmp_path / "out" / "config.json").write_text(json.dumps(options | {"layer_norm_epsilon": 0.25}))
+    import_model(tmp_path / "out", tmp_path / "back")
+    config = load_model(tmp_path / "back").model.config
+    assert isinstance(config, EncoderDecoderConfig)
+    assert (config.embedding, config.norm, config.norm_epsilon) == ("plain", "pre", 0.25)
+    assert isinstance(saved.model.config, EncoderDecoderConfig)
+    assert saved.model.config.norm_epsilon != 0.25
+
+
+def test_an_argos_package_without_end_markers_is_refused(toy_tokenizer: Any, tmp_path: Path) -> None:
+    """Argos Translate passes sources as they are, so the option tells what the model was trained with."""
+    save_random(tmp_path / "model", toy_tokenizer)
+    export_model(tmp_path / "model", "argos", tmp_path / "out", source="en", target="de", sentences=TEXTS)
+    (package,) = (tmp_path / "out").glob("*.argosmodel")
+    with zipfile.ZipFile(package) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(tmp_path / "other.argosmodel", "w") as archive:
+        for name, data in files.items():
+            if not name.endswith("config.json"):
+                archive.writestr(name, data)
+    with pytest.raises(ModelError, match=r"other.argosmodel: its sources have no end marker \(add_source_eos"):
+        import_model(tmp_path / "other.argosmodel", tmp_path / "back")

@@ -26,10 +26,10 @@ from transduce.data.batch import Batch
 from transduce.encoders.text_encoder import TextEncoder
 from transduce.errors import ModelError, TransduceError
 from transduce.interop.import_model import import_model
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.language_model.generator import Generator
 from transduce.models.folder import load_model
 from transduce.speech.transcriber import Transcriber
-from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 from transduce.translation.translator import Translator
 

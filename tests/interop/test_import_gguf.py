@@ -1,7 +1,10 @@
 """Importing files of llama.cpp (GGUF), with random weights, against transformers."""
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,11 +22,14 @@ from transformers_models import (
 
 from transduce.errors import ModelError
 from transduce.interop.import_model import import_model
-from transduce.tokenizers.imported import ImportedTokenizer
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 
 
-def gguf_llama(path: Path) -> Any:
-    """A file as llama.cpp's converter writes it, with matrices in several types; returns the model of transformers."""
+def gguf_llama(path: Path, further: Mapping[str, int] = MappingProxyType({}), *, weights: bool = True) -> Any:
+    """A file as llama.cpp's converter writes it, with matrices in several types; returns the model of transformers.
+
+    `further` are keys that it does not write.
+    """
     gguf: Any = pytest.importorskip("gguf")
     tokenizer = byte_level([END, "<|im_start|>", "<|im_end|>"])
     content = json.loads(tokenizer.to_str())
@@ -41,7 +47,7 @@ def gguf_llama(path: Path) -> Any:
     }  # fmt: skip
     kinds = [getattr(gguf.GGMLQuantizationType, name) for name in ("Q8_0", "Q4_1", "F16", "F32")]
     writer = gguf.GGUFWriter(str(path), "llama")
-    for number, (name, parameter) in enumerate(model.named_parameters()):
+    for number, (name, parameter) in enumerate(model.named_parameters() if weights else ()):
         module = name.removesuffix(".weight")
         if module.startswith("model.layers."):
             _, _, layer, inner = module.split(".", 3)
@@ -77,6 +83,8 @@ def gguf_llama(path: Path) -> Any:
     writer.add_bos_token_id(size - 2)
     writer.add_eos_token_id(size - 1)
     writer.add_add_bos_token(False)
+    for key, value in further.items():
+        writer.add_uint32(key, value)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -106,3 +114,43 @@ def test_damaged_gguf(tmp_path: Path) -> None:
         with pytest.raises(ModelError, match=rf"{number}\.gguf: "):
             import_model(path, tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
+
+
+HARMLESS = {
+    "llama.vocab_size": 259, "llama.rope.dimension_count": 16, "llama.attention.value_length": 16,
+    "llama.attention.key_length": 16, "split.no": 1, "split.count": 1, "tokenizer.ggml.scores": 7,
+    "tokenizer.ggml.eom_token_id": 7, "tokenizer.ggml.fim_pre_token_id": 7, "tokenizer.ggml.mask_token_id": 7,
+    "llama.expert_count": 0, "llama.attention.sliding_window": 0, "tokenizer.ggml.add_eos_token": 0,
+    "general.quantization_version": 2, "general.file_type": 7, "general.alignment": 32,
+    "quantize.imatrix.chunks_count": 7,
+}  # fmt: skip
+"""Keys that describe the file, or whose value changes nothing."""
+
+
+def test_every_other_key_of_gguf_is_refused_by_name(tmp_path: Path) -> None:
+    """The keys are those that the package gguf knows."""
+    gguf: Any = pytest.importorskip("gguf")
+    groups = ("LLM", "Attention", "Rope", "Split", "SSM", "WKV", "Tokenizer", "Adapter")
+    tables = [vars(getattr(gguf.Keys, group)) for group in groups]
+    texts = {text.replace("{arch}", "llama") for table in tables for name, text in table.items() if name.isupper()}
+    texts |= {"general.type", "llama.invented"}
+    gguf_llama(tmp_path / "plain.gguf", weights=False)
+    written = gguf.GGUFReader(tmp_path / "plain.gguf").fields.keys()
+    keys = sorted({text for text in texts if "{" not in text} - written - HARMLESS.keys())
+    ids = [key for key in keys if key.endswith("_token_id")]
+    others = [key for key in keys if key.startswith(("tokenizer.huggingface", "tokenizer.rwkv", "tokenizer.chat"))]
+    refused = [key for key in keys if key not in ids + others]
+    assert len(refused) > 60
+    for key in refused:
+        gguf_llama(tmp_path / "model.gguf", {key: 7}, weights=False)
+        with pytest.raises(ModelError, match=re.escape(f"GGUF models with {key} = 7 cannot be imported")):
+            import_model(tmp_path / "model.gguf", tmp_path / "ours")
+
+
+def test_harmless_keys_of_gguf_change_nothing(tmp_path: Path) -> None:
+    models = {}
+    for name, further in (("plain", {}), ("harmless", HARMLESS)):
+        gguf_llama(tmp_path / f"{name}.gguf", further)
+        models[name] = imported(tmp_path / f"{name}.gguf", tmp_path / name).model.state_dict()
+    assert models["plain"].keys() == models["harmless"].keys()
+    assert all(torch.equal(x, models["harmless"][name]) for name, x in models["plain"].items())

@@ -21,11 +21,11 @@ from transformers_models import (
 from transduce.data.batch import Batch, Stream
 from transduce.errors import ModelError
 from transduce.interop.import_model import import_model
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.segments import Segments
 from transduce.speech.sound import RATE, SILENCE
 from transduce.speech.transcriber import Transcriber
-from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS
 
 

@@ -9,8 +9,8 @@ from marian_shortlists import marian_shortlist, with_checksum
 
 from transduce.errors import ModelError
 from transduce.fast.native.shortlist import Shortlist
+from transduce.interop.imported_tokenizers import TokenOrder
 from transduce.interop.marian_shortlist import read_marian_shortlist
-from transduce.tokenizers.imported import TokenOrder
 from transduce.tokenizers.tokenizer import EOS
 
 V, FREQUENT = 30, 5

@@ -17,13 +17,13 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch, Stream
 from transduce.interop.import_model import import_model
+from transduce.interop.imported_tokenizers import ImportedTokenizer, TokenOrder
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.folder import SavedModel, load_model
 from transduce.nn.device import pick_device
 from transduce.nn.segments import Segments
 from transduce.speech.sound import RATE, SILENCE, read_sound
 from transduce.speech.transcriber import Transcriber
-from transduce.tokenizers.imported import ImportedTokenizer, TokenOrder
 from transduce.tokenizers.tokenizer import BOS, EOS
 
 WEIGHTS = Path(os.environ.get("TRANSDUCE_WEIGHTS", ""))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.errors import ModelError
+from transduce.interop.imported_tokenizers import TokenOrder
 from transduce.interop.vocabulary import reorder_vocabulary
 from transduce.models.decoder_only import DecoderOnlyConfig
 from transduce.models.encoder_decoder import EncoderDecoderConfig
@@ -15,7 +16,6 @@ from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.transformer import TransformerConfig
-from transduce.tokenizers.imported import TokenOrder
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 V = 40

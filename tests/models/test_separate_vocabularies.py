@@ -15,13 +15,13 @@ from transduce.cli.shrink import shrink_model
 from transduce.errors import ModelError
 from transduce.interop.export_model import export_model, forced_logits
 from transduce.interop.import_model import import_model
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import SavedModel, load_model, read_model, save_model
 from transduce.models.likelihood import ModuleReader
 from transduce.search.engine import Job, search_all
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS, Tokenizer, TokenizerConfig
 from transduce.translation.translator import Translator
 

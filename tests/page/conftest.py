@@ -50,7 +50,7 @@ def address(translator: Translator) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def bundled() -> Translator:
     """The bundled model: English, German and French, sentence by sentence."""
-    return Translator.load(engine="plain")
+    return Translator.load()
 
 
 @pytest.fixture(scope="session")

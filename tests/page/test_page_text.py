@@ -10,9 +10,9 @@ from helpers import randomize
 from pages import EXPERTS, accessibility_problems, choose, expect, fractions, hover, load_axe, slide, wait_for_value
 
 from transduce.encoders.text_encoder import TextEncoder
+from transduce.inspect.inspection import TextInspection, inspect_text
 from transduce.inspect.page import self_contained
 from transduce.inspect.serialize import serialize_text
-from transduce.inspect.text_inspection import TextInspection, inspect_text
 from transduce.language_model.generator import Generator
 from transduce.models.registry import build_config, create_model
 from transduce.tokenizers.tokenizer import Tokenizer

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from fault_injection import repetitions
 from hypothesis import given
 from hypothesis import strategies as st
 from random_trees import changed, random_leaves, random_tree
@@ -180,7 +181,7 @@ def differing(one: Tree, other: Tree) -> int:
     return (ours - theirs).total() + (theirs - ours).total()
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(repetitions(50, 200)))
 def test_no_tree_has_a_lower_expected_number_of_differing_constituents(seed: int) -> None:
     chance = random.Random(seed)
     first = random_tree(chance, random_leaves(chance))

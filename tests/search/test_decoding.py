@@ -19,13 +19,14 @@ from table_decoder import (
     greedy_output,
     narrow_beam,
     penalty,
+    roll_out,
 )  # fmt: skip
 
 from transduce.search import beam as beam_module
 from transduce.search.beam import BeamState, beam_search
 from transduce.search.decoder import block_repeated_ngrams, length_penalty
 from transduce.search.options import SearchConfig
-from transduce.search.sampling import greedy_choice, roll_out, sampler
+from transduce.search.sampling import greedy_choice, sampler
 from transduce.search.search import search
 
 ALPHAS = [0.0, 0.6, 1.0, -0.5]
@@ -189,7 +190,7 @@ def test_outputs_have_the_minimum_length_even_if_the_end_is_almost_certain(confi
     decoder, names, limits = TableDecoder(3, end_bonus=30.0), list("abcd"), [6, 2, 0, 5]
     prefixes = [(), (), (), (4, 5)]
     for min_length, lengths in [(0, [0, 0, 0, 2]), (1, [1, 1, 0, 2]), (3, [3, 2, 0, 3]), (9, [6, 2, 0, 5])]:
-        found = search(decoder, names, limits, replace(config, min_length=min_length), prefixes)
+        found = search(decoder, names, limits, replace(config, min_length=min_length), prefixes=prefixes)
         assert [len(group[0].tokens) for group in found] == lengths
         for name, group in zip(names, found, strict=True):  # of the model itself, not renormalized
             assert group[0].log_prob == pytest.approx(decoder.log_prob(name, group[0].tokens), abs=1e-3)
@@ -219,7 +220,7 @@ def test_an_output_ends_before_the_minimum_if_every_other_token_is_blocked(confi
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_prefix_may_contain_the_end_before_the_minimum(beam: int) -> None:
-    ((best, *_),) = search(TableDecoder(3), ["a"], [9], SearchConfig(beam=beam, min_length=5), [[4, EOS]])
+    ((best, *_),) = search(TableDecoder(3), ["a"], [9], SearchConfig(beam=beam, min_length=5), prefixes=[[4, EOS]])
     assert best.tokens == [4]
 
 

@@ -11,11 +11,12 @@ from table_decoder import (
     TableDecoder,
     greedy_output,
     penalty,
+    roll_out,
 )  # fmt: skip
 
 from transduce.search.decoder import Hypothesis
 from transduce.search.options import SearchConfig
-from transduce.search.sampling import roll_out, sampler
+from transduce.search.sampling import sampler
 from transduce.search.search import search
 
 PROBABILITIES = {EOS: 0.05, 4: 0.5, 5: 0.3, 6: 0.15}

@@ -7,6 +7,7 @@ from scripted_engine import Client
 
 from transduce.errors import ConfigError
 from transduce.fast.choose import pick_engine
+from transduce.search.engine import search_all
 from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine
 from transduce.serve.metrics import ServerMetrics
@@ -65,3 +66,25 @@ def test_samples_depend_on_the_seed_and_not_on_other_requests(translator: Transl
         assert clients[0].outputs == clients[1].outputs != clients[2].outputs
         samples.append(clients[0].outputs)
     assert samples[0] == samples[1]
+
+
+def test_outputs_are_completed_in_small_portions(translator: Translator, toy_pairs: Any) -> None:
+    config = SearchConfig(beam=4, nbest=4, max_extra=2)
+    segments = [part for source, _ in toy_pairs[:6] for part in translator.segments(source)]
+    results = search_all(translator.engine, segments, config)
+    expected = list(translator.translations(segments, results, config, True, "words"))
+    searches = translator.translation_searches(segments, results, config, True, "words", 8)
+    pauses, portioned = 0, None
+    while portioned is None:
+        try:
+            jobs, _ = searches.send([]) if pauses else next(searches)
+            assert not jobs
+            pauses += 1
+        except StopIteration as result:
+            portioned = result.value
+    assert 5 <= pauses <= sum(len(hypothesis.tokens) for best in results for hypothesis in best) / 8
+    assert [[output.text for output in best] for best in portioned] == [
+        [output.text for output in best] for best in expected
+    ]
+    assert portioned[-1][-1].alignment == expected[-1][-1].alignment
+    assert portioned[0][0].word_confidences == pytest.approx(expected[0][0].word_confidences)

@@ -136,7 +136,7 @@ def folder(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_side_has_the_characters_of_its_language(folder: Path) -> None:
-    pair = TokenizerPair.load(folder / "run/model/tokenizers.json")
+    pair = TokenizerPair.parse((folder / "run/model/tokenizers.json").read_bytes())
     for side, own, other in ((pair.source, "αβγ", "абв"), (pair.target, "абв", "αβγ")):
         pieces = "".join(side.pieces(range(side.vocab_size)))
         assert set(own) <= set(pieces)
@@ -252,7 +252,7 @@ def test_back_translation(transduce: Any, folder: Path, private_cache: Path, tmp
     words = ("train", "--train", "train.tsv", "--preset", "tiny", *as_sets(SETTINGS | more))
     outcome = transduce(*words, "--out", "run", cwd=tmp_path)
     assert outcome.code == 0, outcome.err
-    pair = TokenizerPair.load(tmp_path / "run/tokenizers.json")
+    pair = TokenizerPair.parse((tmp_path / "run/tokenizers.json").read_bytes())
     symbol = pair.symbol_ids[BACK_TRANSLATED]
     shards = TokenShards(private_cache / read_progress(tmp_path / "run/checkpoints/step-1").corpus)
     tagged = []
@@ -270,7 +270,9 @@ def test_fine_tuning_and_resuming(transduce: Any, folder: Path, tmp_path: Path) 
     words += [*as_sets({"train.steps": 1, "train.save_every": 1, "train.learning_rate": 1e-9}), "--out"]
     outcome = transduce(*words, tmp_path / "tuned", cwd=folder)
     assert outcome.code == 0, outcome.err
-    old, new = (TokenizerPair.load(run / "tokenizers.json") for run in (folder / "run", tmp_path / "tuned"))
+    old, new = (
+        TokenizerPair.parse((run / "tokenizers.json").read_bytes()) for run in (folder / "run", tmp_path / "tuned")
+    )
     assert (new.vocab_size, new.target.vocab_size) == (old.vocab_size + 1, old.target.vocab_size + 1)
     assert new.encode("<x>")[-1] == old.vocab_size
     assert new.target.encode("<x>")[-1] == old.target.vocab_size
@@ -287,7 +289,7 @@ def test_fine_tuning_and_resuming(transduce: Any, folder: Path, tmp_path: Path) 
 
 
 def test_own_files_for_each_side(transduce: Any, folder: Path, tmp_path: Path) -> None:
-    pair = TokenizerPair.load(folder / "run/tokenizers.json")
+    pair = TokenizerPair.parse((folder / "run/tokenizers.json").read_bytes())
     for name, side in (("a", pair.source), ("b", pair.target)):
         (tmp_path / f"{name}.model").write_bytes(side.model)
     sizes = as_sets({name: value for name, value in SETTINGS.items() if not name.startswith("tokenizer.")})
@@ -295,7 +297,7 @@ def test_own_files_for_each_side(transduce: Any, folder: Path, tmp_path: Path) -
     files = ["--set", "tokenizer.path=a.model", "--set", "tokenizer.target_path=b.model"]
     outcome = transduce(*words, *files, "--out", "run", cwd=tmp_path)
     assert outcome.code == 0, outcome.err
-    own = TokenizerPair.load(tmp_path / "run/model/tokenizers.json")
+    own = TokenizerPair.parse((tmp_path / "run/model/tokenizers.json").read_bytes())
     assert isinstance(own.source, Tokenizer)
     assert (own.source.model, own.target.model) == (pair.source.model, pair.target.model)
 
@@ -322,7 +324,7 @@ def test_refusals(transduce: Any, folder: Path, tmp_path: Path, settings: list[s
 def test_vocabularies_that_do_not_fit_the_model_are_refused(transduce: Any, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "run/model", tmp_path / "model")
     file = tmp_path / "model/tokenizers.json"
-    pair = TokenizerPair.load(file)
+    pair = TokenizerPair.parse(file.read_bytes())
     assert isinstance(pair.source, Tokenizer)
     file.write_bytes(TokenizerPair(pair.source.with_symbols(["<x>"]), pair.target).model)
     message = complaint(transduce("translate", "-m", "model", "αβγ", cwd=tmp_path))

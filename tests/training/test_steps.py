@@ -204,18 +204,12 @@ def test_a_captured_step_replays_the_computation_on_each_batch(
 ) -> None:
     """`CapturedCompute` with a replacement of the CUDA graph that calls the function again."""
 
-    class FakeGraph:
-        def __init__(self, function: Any, inputs: list[torch.Tensor], clear: Callable[[], None]) -> None:
-            self.function, self.inputs = function, [x.clone() for x in inputs]
-            function(self.inputs)
-            clear()
+    def call_again(function: Callable[[], Any], after_warm_up: Callable[[], None]) -> Callable[[], Any]:
+        function()
+        after_warm_up()
+        return function
 
-        def __call__(self, inputs: list[torch.Tensor]) -> Any:
-            for own, x in zip(self.inputs, inputs, strict=True):
-                own.copy_(x)
-            return self.function(self.inputs)
-
-    monkeypatch.setattr(compute_module, "CapturedFunction", FakeGraph)
+    monkeypatch.setattr(compute_module, "capture", call_again)
     recipe = load_recipe(None, "tiny", {}, SMALLEST)
     plan = BatchPlan(make_shards(tmp_path / "shards", toy_pairs), batch_tokens=80, seed=1)
     loader = Loader(Translate(), plan, Variation(toy_tokenizer), CPU, fixed_length=60)

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from safetensors.numpy import load_file
 from serving import TIMEOUT, serve_in_thread
+from terminals import in_a_terminal
 
 from transduce.errors import DataError
 from transduce.models.folder import BUNDLED, read_card, read_notes
@@ -112,6 +113,67 @@ def test_without_a_target_language_it_translates_to_its_default(transduce: Any, 
     assert "dog" in outcome.out
     with pytest.raises(DataError, match="choose the target language"):
         Translator.load().translate(QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "word"),
+    [
+        ("Ou est la gare?", "French (fr): translating fr to en", "station"),
+        ("Wo ist der Bahnhof?", "German (de): translating de to en", "station"),
+        ("Danke sehr", "German (de): translating de to en", "ank"),  # too short but for the model's own score
+    ],
+)
+def test_a_text_in_another_of_its_languages_is_translated_from_it(
+    transduce: Any, tmp_path: Path, text: str, language: str, word: str
+) -> None:
+    outcome = transduce("translate", text, cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (
+        0,
+        f"transduce: the text seems to be in {language}; if it is not, use --from\n",
+    )
+    assert word in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("to", "text", "problem"),
+    [
+        (None, "Donde está la estación de tren?", "Spanish (es), which this model does not translate; it translates "),
+        ("de", "駅はどこですか", "Japanese (ja), which this model does not translate; it translates "),
+        ("en", "Привет, как дела?", "Russian (ru), which this model does not translate; it translates "),
+        ("fr", "Wo ist der Bahnhof?", "German (de), which this model does not translate to French (fr); it "),
+        ("de", "Wir gehen heute ins Kino.", "German (de) already; if it is not, use --from"),
+    ],
+)
+def test_a_text_that_it_does_not_translate_is_refused_unless_its_language_is_named(
+    transduce: Any, tmp_path: Path, to: str | None, text: str, problem: str
+) -> None:
+    target = ["--to", to] if to else []
+    refused = transduce("translate", *target, text, "-o", "out.txt", cwd=tmp_path)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith(f"transduce: the text seems to be in {problem}")
+    assert refused.err.count("\n") == 1
+    assert not (tmp_path / "out.txt").exists()
+    source = {"de": "en", "fr": "en", "en": "de"}.get(to or "", "en")
+    assert transduce("translate", "--from", source, *target, text, cwd=tmp_path).code == 0
+
+
+def test_names_and_short_lines_do_not_change_the_direction(transduce: Any, tmp_path: Path) -> None:
+    default = "transduce: translating en to de; for another target language, use --to (de, en, fr)\n"
+    for text in ("OK", "Paris", "Tom", "Computer", "John Smith", "Angela Merkel", "北京", "12", "Σ"):
+        outcome = transduce("translate", text, cwd=tmp_path)
+        assert (outcome.code, outcome.err) == (0, default), text
+    lines = "OK\nParis\nEs tut mir leid.\nThe shop opens at nine.\nTom\nWhere did you put the keys?\nMerci\n"
+    outcome = transduce("translate", cwd=tmp_path, stdin=lines)
+    assert (outcome.code, outcome.err, outcome.out.count("\n")) == (0, default, 7)
+
+
+def test_the_language_of_each_typed_line_is_detected(transduce: Any, tmp_path: Path) -> None:
+    typed = "Where is the station?\nOù est la gare ?\nDonde está la estación de tren?\n".encode() + b"\x04"
+    text = " ".join(in_a_terminal(transduce, "translate", cwd=tmp_path, typed=typed).split())
+    assert "Bahnhof" in text
+    assert "seems to be in French (fr): translating fr to en" in text
+    assert "Where is the station?" in text.split("French (fr)")[1]
+    assert "seems to be in Spanish (es), which this model does not translate" in text
 
 
 @pytest.fixture(scope="module")

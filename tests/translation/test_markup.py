@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.documents.html_text import HtmlText
-from transduce.tokenizers.token_ranges import Span
 from transduce.translation.markup import TaggedText
 from transduce.translation.projection import project
+from transduce.translation.token_ranges import Span
 
 
 def tagged(source: str) -> TaggedText:

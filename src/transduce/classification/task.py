@@ -20,7 +20,7 @@ from transduce.cli.messages import warn_of_cut_texts
 from transduce.config import require
 from transduce.data.batch import Batch
 from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
-from transduce.data.plan import BatchPlan, EqualPlan, Plan
+from transduce.data.plan import BatchPlan, PartShape, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import ConfigError, DataError
 from transduce.files.texts import one_line
@@ -43,6 +43,18 @@ class ClassifyConfig:
 
     def __post_init__(self) -> None:
         require(0 <= self.shift <= 1000, "shift must be between 0 and 1000")
+
+
+class ImagePlan(BatchPlan):
+    """Batches of images, all of the same size: a batch of fixed shape has a whole number of them."""
+
+    @property
+    def longest(self) -> int:
+        return int(self.shards.index["longest"])
+
+    def part_shape(self, split: int, processes: int, *, varied: bool) -> PartShape:
+        sequences = -(-(self.batch_tokens // self.longest) // (split * processes))
+        return PartShape(sequences * self.longest, sequences, filler_segments=0)
 
 
 class Classify(Task):
@@ -92,7 +104,7 @@ class Classify(Task):
 
     def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
         """Images have one length."""
-        plan = EqualPlan if self._images else BatchPlan
+        plan = ImagePlan if self._images else BatchPlan
         return plan(shards, batch_tokens, seed, growth, self.markers)
 
     def max_labels(self, tokens: int, segments: int) -> int:
@@ -170,7 +182,7 @@ class Classify(Task):
         scores = ClassScores(self._labels, np.array(totals, np.int64).reshape(counted.counts_CC.shape))
         samples = []
         if not self._images and validation.processes.is_main:
-            first = validation.texts[: validation.scoring.samples] if validation.processes.count == 1 else []
+            first = validation.texts[: validation.recipe.train.samples] if validation.processes.count == 1 else []
             samples = [
                 {"source": text[:_LONGEST_SAMPLE], "output": self._labels[guess], "reference": label}
                 for (text, label), guess in zip(first, predicted, strict=False)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -42,6 +43,20 @@ def announce(what: str) -> Iterator[None]:
     finally:
         _announced = False
         print(CLEAR_LINE, end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C end the process immediately while torch is imported; nothing is open yet.
+
+    An exception that a signal handler raises during an import may be swallowed by the imported module.
+    """
+    previous = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def warn_of_cut_texts(count: int, longest: int) -> None:

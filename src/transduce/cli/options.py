@@ -234,21 +234,26 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
             arguments[name] = group(**{option.name: arguments.pop(option.name) for option in fields(group)})
         command(**arguments)
 
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
-        if parameter.name not in groups:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        group = groups[parameter.name]
+    added = {}
+    for name, group in groups.items():
         types = get_type_hints(group, include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=types[option.name]
-            )
-            for option in fields(group)
-        ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run
+        added[name] = [_parameter(option.name, option.default, types[option.name]) for option in fields(group)]
+    return _with_parameters(run, added)
+
+
+def _parameter(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _with_parameters(
+    command: Callable[..., None], added: Mapping[str, Sequence[inspect.Parameter]]
+) -> Callable[..., None]:
+    """The command with others in the place of some parameters, for typer, which reads the signature."""
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        parameters += added.get(name) or [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
 
 
 class Conflict:
@@ -285,13 +290,7 @@ def search_options(*names: str) -> Callable[[Callable[..., None]], Callable[...,
     chosen = [option for option in fields(SearchConfig) if option.name in names or not names]
     hints = get_type_hints(SearchConfig)
     added = [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=typer.Option(None, help=_help(option)),
-            annotation=hints[option.name] | None,
-        )
-        for option in chosen
+        _parameter(option.name, typer.Option(None, help=_help(option)), hints[option.name] | None) for option in chosen
     ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -300,12 +299,7 @@ def search_options(*names: str) -> Callable[[Callable[..., None]], Callable[...,
             options = {option.name: arguments.pop(option.name) for option in chosen}
             command(**arguments, options={name: value for name, value in options.items() if value is not None})
 
-        parameters: list[inspect.Parameter] = []
-        for parameter in inspect.signature(command).parameters.values():
-            unchanged = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-            parameters += added if parameter.name == "options" else unchanged
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return run
+        return _with_parameters(run, {"options": added})
 
     return decorate
 

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.loading import ended_by_signals
-from transduce.cli.messages import announce
+from transduce.cli.messages import announce, ended_by_signals
 from transduce.cli.options import (
     TASK_HELP,
     PresetOption,

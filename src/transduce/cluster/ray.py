@@ -22,7 +22,7 @@ from transduce.files.parquet import is_table, schema_of, table_writer, with_text
 from transduce.files.rows import TARGET_COLUMN, read_source_rows, row_writer
 from transduce.files.texts import one_line
 from transduce.models.folder import find_model, read_card
-from transduce.translation.commands.translate import target_language
+from transduce.translation.commands.direction import target_language
 
 if TYPE_CHECKING:
     from transduce.translation.formality import Formality

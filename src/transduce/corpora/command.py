@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from transduce.cli.loading import ended_by_signals
+from transduce.cli.messages import ended_by_signals
 from transduce.cli.options import Command, ForceOption, JsonOption, SetOption
 from transduce.files.texts import one_line
 

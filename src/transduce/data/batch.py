@@ -1,7 +1,8 @@
 """Packed batches on a device."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -10,6 +11,10 @@ from torch import Tensor
 from transduce.data.packing import PackedBatch
 from transduce.nn.device import send
 from transduce.nn.segments import Segments, group_segments, max_groups, pack_tokens
+
+T = TypeVar("T")
+BATCH_TOKENS = 4096
+"""Maximum number of tokens of a batch that is only read, unless another one is chosen."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +85,21 @@ def to_device(batch: PackedBatch, device: torch.device, longest: int | None = No
     return Batch(streams, send(batch.labels_L, device), batch.count, positions_L)
 
 
-def batches_by_length(sizes: Sequence[int], most: int = 4096) -> Iterator[list[int]]:
+def batches_by_length(sizes: Sequence[int], most: int = BATCH_TOKENS) -> Iterator[list[int]]:
     """Numbers of items of similar size, with at most `most` tokens in a batch, but at least one item."""
-    batch: list[int] = []
+    order = sorted(range(len(sizes)), key=sizes.__getitem__)
+    return in_batches(order, [sizes[number] for number in order], most)
+
+
+def in_batches(items: Iterable[T], sizes: Iterable[int], most: int = BATCH_TOKENS) -> Iterator[list[T]]:
+    """Consecutive items with at most `most` tokens in a batch, but at least one item."""
+    batch: list[T] = []
     tokens = 0
-    for number in sorted(range(len(sizes)), key=sizes.__getitem__):
-        if batch and tokens + sizes[number] > most:
+    for item, size in zip(items, sizes, strict=True):
+        if batch and tokens + size > most:
             yield batch
             batch, tokens = [], 0
-        batch.append(number)
-        tokens += sizes[number]
+        batch.append(item)
+        tokens += size
     if batch:
         yield batch

@@ -15,7 +15,7 @@ from transduce.cache_folder import cache_folder
 from transduce.config import require
 from transduce.data.data_config import DataConfig as DataConfig  # re-exported
 from transduce.data.shards import TokenShards
-from transduce.data.write_corpus import write_documents, write_pairs
+from transduce.data.write_corpus import write_pairs
 from transduce.disk import digest, flush_folder
 from transduce.errors import ConfigError, DataError
 from transduce.files.pair_formats import HEADER, TSV, format_suffix
@@ -128,10 +128,12 @@ def _prepare_into(
     work: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(folder.parent)
+        for leftover in folder.parent.glob("*.tmp"):  # of processes that were killed
+            if time.time() - leftover.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(leftover, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
         log("data: reading " + ", ".join(" + ".join(files) for files in data.all_train))
-        write = write_documents if READERS[reader].pieces else write_pairs
+        write = READERS[reader].write or write_pairs
         write(work, data, vocabulary, log, reader)
         if changed := [name for name, now in source_digests(data, reader).items() if now != sources[name]]:
             raise DataError(f"{changed[0]} changed while it was being read; run the same command again")
@@ -149,13 +151,6 @@ def _prepare_into(
     finally:
         if work:
             shutil.rmtree(work, ignore_errors=True)
-
-
-def _sweep(cache: Path) -> None:
-    """Remove unfinished folders of processes that were killed days ago."""
-    for leftover in cache.glob("*.tmp"):
-        if time.time() - leftover.stat().st_mtime > _ABANDONED:
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _report(shards: TokenShards, data: DataConfig) -> list[str]:
@@ -216,7 +211,7 @@ def _has_header(files: Sequence[str]) -> bool:
     if len(files) > 1 or format_suffix(path) not in TSV.suffixes:
         return False
     _, first = next(iter(TSV.read(path)), (0, ""))
-    return first == HEADER
+    return str(first) == HEADER
 
 
 def source_digests(data: DataConfig, reader: str) -> dict[str, str]:

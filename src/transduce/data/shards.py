@@ -4,15 +4,11 @@ An example has one sequence of ids for each stream; those of translation are pai
 A folder holds `index.json`, `manifest.json` and, for each shard n and each stream, `n.src.npy` (all ids, concatenated)
 and `n.src_offsets.npy`. `order.npy` has the numbers of all pairs sorted by length, `lengths.npy` the number of tokens
 in each of their streams, in that order.
-
-Documents are rows of ids that, one after another, are the stream of all documents. Every document ends with EOS. A long
-document has several rows, of which only the last ends with EOS. `order.npy` then has the rows with their documents
-shuffled, and `ends.npy` the number of tokens up to the end of each row in that order.
 """
 
 import json
 import mmap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +17,10 @@ import numpy.typing as npt
 
 from transduce.disk import damaged_file, write_manifest
 from transduce.errors import DataError
-from transduce.files.pairs import Reservoir
-from transduce.files.readers import DocumentPiece
-from transduce.tokenizers.any_tokenizer import load_tokenizer
-from transduce.tokenizers.tokenizer import EOS, encoding_units
 
 Ids = npt.NDArray[np.integer[Any]]
 Ints = npt.NDArray[np.int64]
 INDEX, STREAMS = "index.json", ("src", "tgt")
-
-
-ENDS = "ends.npy"
-SHARD_CHARACTERS = 1 << 24
-_STREAM = "text"
 
 
 class TokenShards:
@@ -164,7 +151,6 @@ def write_index(
 
 
 def _times(repeats: Sequence[tuple[int, float]], pairs: int) -> Ints:
-    """How often each pair occurs in an epoch."""
     if not repeats:
         return np.ones(pairs, np.int64)
     chance = np.random.default_rng(0)
@@ -175,77 +161,3 @@ def _times(repeats: Sequence[tuple[int, float]], pairs: int) -> Ints:
         of_part[chance.choice(count, round(fraction * count), replace=False)] += 1
         times.append(of_part)
     return np.concatenate(times)
-
-
-class DocumentSample:
-    """What is learned from one pass over the documents: a sample of lines, all characters, and the size."""
-
-    def __init__(self, pieces: Iterable[DocumentPiece], lines: int) -> None:
-        sample = Reservoir[str](lines)
-        self.alphabet: set[str] = set()
-        """All characters that occur."""
-        self.characters = 0
-        """Total number of characters."""
-        for piece in pieces:
-            self.characters += len(piece.text)
-            self.alphabet.update(piece.text)
-            for line in encoding_units(piece.text) if lines else ():
-                sample.offer(line)
-        self.lines = sample.kept
-
-
-def write_document_shards(folder: Path, worker: int, workers: int, pieces: Iterable[DocumentPiece]) -> int:
-    """Write every `workers`-th shard, beginning with `worker`; returns the number of documents that end in them."""
-    tokenizer = load_tokenizer(folder)
-    documents = 0
-    for number, shard in enumerate(_shards(pieces)):
-        if number % workers == worker:
-            rows = [
-                np.array([*tokenizer.encode_document(piece.text), *([EOS] if piece.is_last else [])], np.uint32)
-                for piece in shard
-            ]
-            write_shard(folder, number, [rows], tokenizer.vocab_size, [_STREAM])
-            documents += sum(piece.is_last for piece in shard)
-    return documents
-
-
-def write_document_index(folder: Path, facts: dict[str, Any]) -> None:
-    """Shuffle the documents of all shards; write `index.json`, which also keeps `facts`, and the manifest."""
-    lengths: list[Ints] = []
-    are_last: list[npt.NDArray[np.bool_]] = []
-    for number in range(len(list(folder.glob(f"*.{_STREAM}.npy")))):
-        offsets = np.load(folder / f"{number}.{_STREAM}_offsets.npy")
-        ids = np.load(folder / f"{number}.{_STREAM}.npy", mmap_mode="r")
-        lengths.append(np.diff(offsets))
-        are_last.append(ids[offsets[1:] - 1] == EOS)
-    joined, is_last = np.concatenate(lengths), np.concatenate(are_last)
-    document: Ints = np.cumsum(is_last) - is_last
-    documents = int(is_last.sum())
-    rank = np.random.default_rng(0).permutation(documents)
-    order = np.argsort(rank[document], kind="stable")
-    np.save(folder / "order.npy", order.astype(np.uint32))
-    np.save(folder / "lengths.npy", joined[order][:, None].astype(np.uint32))
-    np.save(folder / ENDS, np.cumsum(joined[order]))
-    index = {
-        **facts,
-        "streams": [_STREAM],
-        "shard_pairs": list(map(len, lengths)),
-        "longest": int(joined.max()),
-        "tokens": [int(joined.sum())],
-        "documents": documents,
-    }
-    (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
-    write_manifest(folder)
-
-
-def _shards(pieces: Iterable[DocumentPiece]) -> Iterator[list[DocumentPiece]]:
-    shard: list[DocumentPiece] = []
-    characters = 0
-    for piece in pieces:
-        shard.append(piece)
-        characters += len(piece.text)
-        if characters >= SHARD_CHARACTERS:
-            yield shard
-            shard, characters = [], 0
-    if shard:
-        yield shard

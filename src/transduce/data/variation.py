@@ -19,11 +19,12 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from transduce.data.augment import AugmentConfig, augment, choose
+from transduce.data.augment import AugmentConfig, choose
 from transduce.data.packing import Example
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
 from transduce.errors import DataError, TransduceError
+from transduce.features import HOOKS
 from transduce.files.readers import DEFAULT_READER, READERS, Tokens
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load_tokenizer
 from transduce.tokenizers.tokenizer import Tokenizer
@@ -47,7 +48,6 @@ class Variation:
 
     @property
     def enabled(self) -> bool:
-        """Whether examples are varied at all."""
         return bool(self.bpe_dropout) or self.augment.enabled
 
     def growth(self, shards: TokenShards) -> float:
@@ -83,6 +83,7 @@ class Variation:
         ids = [np.asarray(ids).tolist() for row in rows for ids in examples[row]]
         texts = iter(self._by_side(lambda tokenizer, side: tokenizer.decode_all(side, marked=True), ids))
         pairs = [tuple(next(texts) for _ in examples[row]) for row in rows]
+        augment = HOOKS["augment"]
         pairs = [
             augment(pair, changes[row], seed + row, self.target_language) if row in changes else pair
             for row, pair in zip(rows, pairs, strict=True)
@@ -114,7 +115,6 @@ class Variation:
 
 
 def seed_of(plan: Plan, number: int) -> int:
-    """The random seed of batch `number`."""
     return plan.seed + 1_000_003 * number
 
 

@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.data.data_config import CorpusPart, DataConfig, part_repetitions
-from transduce.data.shards import (
-    SHARD_CHARACTERS,
-    DocumentSample,
-    write_document_index,
-    write_document_shards,
-    write_index,
-    write_shard,
-)
+from transduce.data.shards import write_index, write_shard
 from transduce.errors import DataError, TransduceError
 from transduce.files.pairs import ReadReport, Reservoir, count_pairs
 from transduce.files.readers import READERS, Reader
@@ -78,7 +71,7 @@ def write_pairs(
             tokenizer = Tokenizer.train_on_documents(labels, TokenizerConfig(type="char"), set("".join(labels)))
     (work / tokenizer.file_name).write_bytes(tokenizer.model)
     log(f"data: encoding {count_pairs(report.pairs, report.noun)}")
-    kept = _encode(work, data, reader, -(-report.pairs // shard_pairs(examples)), labels)
+    kept = encode_corpus(work, data, reader, -(-report.pairs // shard_pairs(examples)), labels)
     too_long = report.pairs - sum(kept)
     lines = report.lines()
     if too_long:
@@ -104,26 +97,6 @@ def write_pairs(
     if data.directions or len(kept) > 1:
         lines += _describe_parts(data, kept, repeats)
     write_index(work, facts, READERS[reader].streams, list(zip(kept, repeats, strict=True)))
-
-
-def write_documents(
-    work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
-) -> None:
-    report, pieces = ReadReport(), READERS[reader].pieces
-    assert pieces
-    wanted = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
-    sample = DocumentSample(pieces(data.all_train, report), wanted)
-    if not isinstance(vocabulary, TokenizerConfig):
-        tokenizer = vocabulary
-    else:
-        log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample.lines):,} lines")
-        alphabet = sample.alphabet if vocabulary.type == "char" else ()
-        tokenizer = Tokenizer.train_on_documents(sample.lines, vocabulary, alphabet)
-    (work / tokenizer.file_name).write_bytes(tokenizer.model)
-    log(f"data: encoding {sample.characters:,} characters")
-    _encode(work, data, reader, -(-sample.characters // SHARD_CHARACTERS))
-    facts = {"vocab_size": tokenizer.vocab_size, "report": report.lines(), "files": data.all_train}
-    write_document_index(work, facts)
 
 
 def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: _Seen) -> list[tuple[Any, ...]]:
@@ -189,7 +162,7 @@ def _name(part: CorpusPart) -> str:
     return " ".join(filter(None, [part.name, "old text" if part.is_replay else "" if part.name else "new text"]))
 
 
-def _encode(folder: Path, data: DataConfig, reader: str, shards: int, labels: Sequence[str] = ()) -> list[int]:
+def encode_corpus(folder: Path, data: DataConfig, reader: str, shards: int, labels: Sequence[str] = ()) -> list[int]:
     """Write the shards with one process for each core; returns the number of examples of each part that fit.
 
     A single shard is written by this process, as starting another one would take longer. Raises OSError if the shards
@@ -242,9 +215,8 @@ def shard_pairs(reader: Reader) -> int:
 def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) -> list[int]:
     """Write this worker's shards; returns the number of examples of each part of the corpus that fit."""
     reader = READERS[job["reader"]]
-    if reader.pieces:
-        corpus = [files for part in job["parts"] for files in part["train"]]
-        return [write_document_shards(folder, worker, workers, reader.pieces(corpus, ReadReport()))]
+    if reader.encode:
+        return reader.encode(folder, worker, workers, [files for part in job["parts"] for files in part["train"]])
     tokenizer = load_tokenizer(folder)
     parts = [CorpusPart(**table) for table in job["parts"]]
     examples = _examples(parts, reader)

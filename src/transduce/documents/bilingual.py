@@ -5,9 +5,9 @@ Units without a translation get one; everything else stays.
 
 from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml, text_document
 from transduce.documents.mixed import MixedText, Role, code_role
+from transduce.documents.xml_source import XML_ENCODING, Element, XmlText, parse_xml
 from transduce.errors import DataError
 from transduce.files.files import decode_text
-from transduce.files.xml_source import XML_ENCODING, Element, XmlText, parse_xml
 
 _XLIFF_UNITS = frozenset({"trans-unit", "segment"})
 _UNTRANSLATED = frozenset({"new", "needs-translation", "initial"})

@@ -10,9 +10,9 @@ from transduce.deadline import check_deadline
 from transduce.errors import DataError
 from transduce.files.files import decode_text
 from transduce.files.languages import base_language
-from transduce.tokenizers.token_ranges import Span
 from transduce.translation.markup import TaggedText
 from transduce.translation.projection import project
+from transduce.translation.token_ranges import Span
 
 _MARKER = re.compile("\0([0-9]+)\0")
 

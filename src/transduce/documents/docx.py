@@ -16,8 +16,8 @@ from typing import NamedTuple
 from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml, text_unit
 from transduce.documents.mixed import TextPieces
 from transduce.documents.package import Package, read_members
+from transduce.documents.xml_source import Element, XmlText, parse_xml
 from transduce.errors import DataError
-from transduce.files.xml_source import Element, XmlText, parse_xml
 
 _PARTS = re.compile(r"word/(?:document|footnotes|endnotes|comments|header\d*|footer\d*)\.xml")
 _NAMESPACES = (

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, cast
 from transduce.deadline import check_deadline
 from transduce.documents.document import (
     Document,
+    PlacedUnit,
     ReadOptions,
     Splicer,
     Unit,
@@ -151,42 +152,31 @@ def _has_only_links(run: Sequence[_Part]) -> bool:
     return links > 1
 
 
-class AttributeText(NamedTuple):
-    """A text for people in the value of an attribute."""
-
-    start: int
-    end: int
-    """Where the value is in the source, without quotes."""
-    quote: str
-    """The quote around the value; empty if there is none."""
-    text: str
-    """The value with entities decoded."""
-
-
-def attribute_texts(source: str) -> Iterator[AttributeText]:
+def _attribute_units(source: str) -> Iterator[PlacedUnit]:
     """The texts in attributes, such as `alt`, in the order of the source; none of elements that are not translated."""
     start = 0
     for part in _scan(source):
         if part.name and part.kind in ("open", "empty", "block") and (tag := _TAG.fullmatch(part.source)):
-            yield from _attribute_texts(part.name, tag[0], start)
+            for match in _attributes_with_text(part.name, tag[0]):
+                quote = match[2][0] if match[2][0] in "\"'" else ""
+                first, last = match.start(2) + len(quote), match.end(2) - len(quote)
+                text = html.unescape(tag[0][first:last])
+                if unit := text_unit(text, html.escape, "".join if quote else _in_quotes):
+                    yield start + first, start + last, unit
         start += len(part.source)
 
 
-def _attribute_texts(name: str, tag: str, start: int) -> Iterator[AttributeText]:
+def _attributes_with_text(name: str, tag: str) -> list[re.Match[str]]:
+    if name == "link" or _is_protected(name, tag):
+        return []
     found = [match for match in _ATTRIBUTE.finditer(tag, len(name) + 1) if match[2] is not None]
     values = {match[1].lower(): match[2].strip("\"'") for match in found}
-    if name == "link" or _is_protected(name, tag):
-        return
-    wanted = set(_TEXT_ATTRIBUTES)
+    texts = set(_TEXT_ATTRIBUTES)
     if name == "input" and values.get("type", "").lower() in _BUTTONS:
-        wanted.add("value")
+        texts.add("value")
     if name == "meta" and (values.get("name") or values.get("property", "")).lower() in _DESCRIPTIONS:
-        wanted.add("content")
-    for match in found:
-        if match[1].lower() in wanted:
-            quote = match[2][0] if match[2][0] in "\"'" else ""
-            first, last = start + match.start(2) + len(quote), start + match.end(2) - len(quote)
-            yield AttributeText(first, last, quote, html.unescape(match[2][len(quote) : len(match[2]) - len(quote)]))
+        texts.add("content")
+    return [match for match in found if match[1].lower() in texts]
 
 
 def _scan(source: str) -> Iterator[_Part]:
@@ -268,9 +258,7 @@ def read_html(data: bytes, name: str, options: ReadOptions) -> Document:
     places: list[tuple[int, int, Unit | None]] = [
         (start, end, None) for (start, end), text in zip(page.places, page.texts, strict=True) if has_words(text)
     ]
-    for start, end, quote, text in attribute_texts(source):
-        if attribute := text_unit(text, html.escape, "".join if quote else _in_quotes):
-            places.append((start, end, attribute))
+    places += _attribute_units(source)
     for start, end, unit in sorted(places, key=lambda place: place[0], reverse=True):
         # An attribute in a text is a unit inside it, which the tags of the text then have a marker for.
         splicer.add(start, end, unit or Unit(HtmlText(splicer.raw(start, end)).texts, escape_xml))

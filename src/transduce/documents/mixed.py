@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from transduce.documents.document import Splicer, escape_xml, has_words, tagged_text
 from transduce.documents.mnemonics import Label, read_label
-from transduce.files.xml_source import Element, XmlText
+from transduce.documents.xml_source import Element, XmlText
 from transduce.translation.markup import TaggedText, TaggedTextBuilder, all_tags, paired_tags
 from transduce.translation.projection import project
 from transduce.translation.stages.protect import Protection
@@ -30,11 +30,6 @@ def code_role(text: str) -> Role:
     """The role of an inline code: a placeholder such as %s is read as a word, any other code has no text."""
     is_placeholder = _PROTECTION.spans(text) == [(0, len(text))] and not text.startswith("<")
     return Role("protected", text) if is_placeholder else Role("empty")
-
-
-def outer_space(text: str) -> tuple[str, str]:
-    """The white space before and after a text."""
-    return text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if text.strip() else ""
 
 
 class SpacedText(NamedTuple):
@@ -98,7 +93,8 @@ class TextPieces:
     def end(self) -> None:
         """End a text: what is added next belongs to another one."""
         tagged, text = self.builder.finish(), "".join(self._text)
-        before, after = outer_space(text)
+        before = text[: len(text) - len(text.lstrip())]
+        after = text[len(text.rstrip()) :] if text.strip() else ""
         label = read_label(tagged.text) if self._labels else None
         if label and label.text != tagged.text and not tagged.tags:
             self._pieces.append(SpacedText(before, after, tagged_text(label.text), label))

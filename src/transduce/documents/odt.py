@@ -3,8 +3,8 @@
 from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml
 from transduce.documents.mixed import MixedText, Role
 from transduce.documents.package import Package, read_members
+from transduce.documents.xml_source import Element, parse_xml
 from transduce.errors import DataError
-from transduce.files.xml_source import Element, parse_xml
 
 _TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
 _PARTS = ("content.xml", "styles.xml")

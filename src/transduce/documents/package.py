@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 
 from transduce.documents.document import Document, Splicer
+from transduce.documents.xml_source import XML_ENCODING
 from transduce.errors import DataError
 from transduce.files.files import decode_text
-from transduce.files.xml_source import XML_ENCODING
 
 MAX_MEMBER_BYTES = 32 << 20
 MAX_PACKAGE_BYTES = 512 << 20

@@ -16,10 +16,13 @@ from transduce.documents.read import read_document
 from transduce.errors import ConfigError
 from transduce.files.document_formats import document_format, translated_name
 from transduce.files.files import read_whole, uncompressed
+from transduce.translation.commands.direction import detected_source
 from transduce.translation.markup import TaggedText
 from transduce.translation.translator import Translator
 
 _MAX_BYTES = 512 << 20
+_SAMPLE = 50
+"""Texts of a document by which its language is detected."""
 
 
 def translate_documents(
@@ -50,7 +53,11 @@ def translate_documents(
         document = read_document(name, read_whole(path, _MAX_BYTES), str(path), options)
         if document.warning:
             log(f"warning: {document.warning}")
-        total = different_texts(document.texts)
+        if not source:  # the target language is chosen before a document is read
+            detected_source(
+                translator, " ".join(text.text for text in document.texts[:_SAMPLE]), to or translator.default_to
+            )
+        total = len({(text.text, bool(text.tags)) for text in document.texts})
         with ProgressBar(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
             outputs = translate_tagged(translator, document.texts, to=to, text_done=progress.advance, **wording)
         content = document.write(outputs)
@@ -92,8 +99,3 @@ def translate_tagged(
             aligned = translator.aligned_spans(best.segments, best[0])
             outputs[text, align] = AlignedTranslation(best[0].text.replace("\n", " "), aligned)
     return [outputs[text.text, bool(text.tags)] for text in texts]
-
-
-def different_texts(texts: Sequence[TaggedText]) -> int:
-    """The number of texts that `translate_tagged` translates."""
-    return len({(text.text, bool(text.tags)) for text in texts})

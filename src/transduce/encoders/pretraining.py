@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from transduce.config import require
-from transduce.data.noise import Groups, Ints, RandomExamples, poisson_spans, random_spans
 from transduce.data.packing import Example, PackedBatch, PackedStream
+from transduce.encoders.noise import Groups, Ints, RandomExamples, poisson_spans, random_spans
 from transduce.errors import ConfigError
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
@@ -109,7 +109,7 @@ class Masked(Task):
                     predicted_L = model.logits(model(batch)).argmax(-1)
                 right += int((predicted_L == batch.labels_L).sum())
                 total += batch.count
-                if len(samples) < validation.scoring.samples:
+                if len(samples) < validation.recipe.train.samples:
                     assert batch.positions_L is not None
                     samples.extend(
                         self._samples(
@@ -122,7 +122,7 @@ class Masked(Task):
             return right, total
 
         right, total = validation.processes.total(*validation.interruptible(count))
-        return ValidationScore(100 * right / total, samples[: validation.scoring.samples])
+        return ValidationScore(100 * right / total, samples[: validation.recipe.train.samples])
 
     def _samples(
         self, ids: list[int], offsets: list[int], predicted: dict[int, int], labels: dict[int, int]

@@ -8,12 +8,12 @@ because a translation memory may have gigabytes, and PO, translated messages are
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree import ElementTree
 from xml.parsers import expat
 
@@ -22,10 +22,11 @@ from transduce.files.files import COMPRESSIONS, MAX_LINE_BYTES, binary_blocks, r
 from transduce.files.languages import LANGUAGES, direction_of_entry
 from transduce.files.parquet import TABLE_SUFFIXES, is_table, read_table, table_writer
 from transduce.files.po import read_messages
-from transduce.files.xml_source import not_well_formed, safe_parser
 
 Pair = tuple[str, str]
-Entries = Iterator[tuple[int, Pair | str]]
+T = TypeVar("T")
+Item = TypeVar("Item")
+Entries = Iterator[tuple[int, "Pair | UnusableError"]]
 """The line number of each entry, with its pair or, if it is unusable, the problem for the read report."""
 
 # Problems of entries, as the read report words them.
@@ -80,17 +81,13 @@ def decode(raw: bytes | None) -> str:
     return text
 
 
-def line_reader(parse: Callable[[bytes], Pair]) -> Callable[[Path], Entries]:
-    """Make the `read` function of a format with one pair on each line; `parse` may raise `UnusableError`."""
-
-    def read(path: Path) -> Entries:
-        for number, raw in enumerate(raw_lines(path), start=1):
-            try:
-                yield number, OVERLONG if raw is None else parse(raw)
-            except UnusableError as problem:
-                yield number, str(problem)
-
-    return read
+def parse_each(items: Iterable[Item], parse: Callable[[Item], T]) -> Iterator[tuple[int, T | UnusableError]]:
+    """The number of each line or row, with what is parsed from it, or the problem with it."""
+    for number, item in enumerate(items, start=1):
+        try:
+            yield number, parse(item)
+        except UnusableError as problem:
+            yield number, problem
 
 
 def parse_row(line: bytes | None) -> Pair:
@@ -104,8 +101,9 @@ def parse_row(line: bytes | None) -> Pair:
 
 
 def _read_tsv(path: Path) -> Entries:
-    for number, pair in line_reader(parse_row)(path):
-        yield number, HEADER if number == 1 and not isinstance(pair, str) and is_header(pair, path) else pair
+    for number, pair in parse_each(raw_lines(path), parse_row):
+        names_columns = number == 1 and not isinstance(pair, UnusableError) and is_header(pair, path)
+        yield number, UnusableError(HEADER) if names_columns else pair
 
 
 def is_header(pair: Pair, path: Path) -> bool:
@@ -167,7 +165,7 @@ class RowPairs:
 def _read_jsonl(path: Path) -> Entries:
     rows = RowPairs(path)
 
-    def parse(line: bytes) -> Pair:
+    def parse(line: bytes | None) -> Pair:
         text = decode(line)
         try:
             record = json.loads(text)
@@ -175,7 +173,7 @@ def _read_jsonl(path: Path) -> Entries:
             raise UnusableError(BAD_JSON) from None
         return rows.pair(record)
 
-    return line_reader(parse)(path)
+    return parse_each(raw_lines(path), parse)
 
 
 def _jsonl_row(source: str, target: str) -> str:
@@ -186,12 +184,7 @@ JSONL = PairFormat((".jsonl", ".ndjson"), _read_jsonl, _jsonl_row)
 
 
 def _read_rows(path: Path) -> Entries:
-    rows = RowPairs(path)
-    for number, row in enumerate(read_table(path, ("src", "tgt", "translation")), start=1):
-        try:
-            yield number, rows.pair(row)
-        except UnusableError as problem:
-            yield number, str(problem)
+    return parse_each(read_table(path, ("src", "tgt", "translation")), RowPairs(path).pair)
 
 
 @contextmanager
@@ -203,7 +196,26 @@ def _create_table(path: Path) -> Iterator[Callable[[str, str], None]]:
 TABLE = PairFormat(TABLE_SUFFIXES, _read_rows, None, _create_table)
 
 
-_PairOf = Callable[[ElementTree.Element, str], Pair | str]
+_PairOf = Callable[[ElementTree.Element, str], Pair | UnusableError]
+
+
+def safe_parser(name: str, encoding: str | None = None) -> expat.XMLParserType:
+    """A parser that refuses entity declarations, which can expand without bound or name other files.
+
+    Without an encoding, the file tells it.
+    """
+
+    def refuse(*_: object) -> None:
+        raise DataError(f"{name}: XML that declares entities is not read; replace them by their text")
+
+    parser = expat.ParserCreate(encoding)
+    parser.EntityDeclHandler = refuse
+    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+    return parser
+
+
+def not_well_formed(name: str, error: expat.ExpatError) -> DataError:
+    return DataError(f"{name}, line {error.lineno}: not well-formed XML: {expat.errors.messages[error.code]}")
 
 
 def _xml_reader(units: tuple[str, ...], pair_of: _PairOf) -> Callable[[Path], Entries]:
@@ -213,7 +225,7 @@ def _xml_reader(units: tuple[str, ...], pair_of: _PairOf) -> Callable[[Path], En
     """
 
     def read(path: Path) -> Entries:
-        found = list[tuple[int, Pair | str]]()
+        found = list[tuple[int, Pair | UnusableError]]()
         parser = safe_parser(str(path))
         builder: ElementTree.TreeBuilder | None = None
         source, first_line, codes = "", 0, 0
@@ -255,7 +267,7 @@ def _xml_reader(units: tuple[str, ...], pair_of: _PairOf) -> Callable[[Path], En
     return read
 
 
-def _tmx_pair(unit: ElementTree.Element, source: str) -> Pair | str:
+def _tmx_pair(unit: ElementTree.Element, source: str) -> Pair | UnusableError:
     """The two segments of a translation unit; the one in the source language of the header comes first."""
     variants = [(variant, variant.find("seg")) for variant in unit.iterfind("tuv")]
     segments = [
@@ -264,25 +276,25 @@ def _tmx_pair(unit: ElementTree.Element, source: str) -> Pair | str:
         if segment is not None
     ]
     if len(segments) != 2:
-        return OTHER_THAN_TWO
+        return UnusableError(OTHER_THAN_TWO)
     (first, text), (second, other) = segments
     is_reversed = second == source.partition("-")[0] != first
     return _in_one_line(other, text) if is_reversed else _in_one_line(text, other)
 
 
-def _xliff_pair(unit: ElementTree.Element, _: str) -> Pair | str:
+def _xliff_pair(unit: ElementTree.Element, _: str) -> Pair | UnusableError:
     """The source and the target of a unit (version 1.2) or of a segment (version 2)."""
     sides = (unit.find("source"), unit.find("target"))
     source, target = ("" if side is None else "".join(side.itertext()) for side in sides)
-    return _in_one_line(source, target) if target.strip() else UNTRANSLATED
+    return _in_one_line(source, target) if target.strip() else UnusableError(UNTRANSLATED)
 
 
-def _in_one_line(*sides: str) -> Pair | str:
+def _in_one_line(*sides: str) -> Pair | UnusableError:
     """The pair with each side in one line, or the problem."""
     try:
         source, target = (decode(" ".join(side.split()).encode("utf-8", "surrogateescape")) for side in sides)
     except UnusableError as problem:
-        return str(problem)
+        return problem
     return source, target
 
 
@@ -296,11 +308,11 @@ def _read_po(path: Path) -> Entries:
         if not message.id:
             continue
         if message.problem or "msgstr" not in message.strings:
-            yield message.line, message.problem or UNTRANSLATED
+            yield message.line, UnusableError(message.problem or UNTRANSLATED)
         elif not message.strings["msgstr"].text:
-            yield message.line, UNTRANSLATED
+            yield message.line, UnusableError(UNTRANSLATED)
         elif message.fuzzy:
-            yield message.line, FUZZY
+            yield message.line, UnusableError(FUZZY)
         else:
             yield message.line, _in_one_line(message.id, message.strings["msgstr"].text)
 

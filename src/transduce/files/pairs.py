@@ -134,8 +134,8 @@ def _entry_pairs(files: tuple[str, ...], report: ReadReport) -> Iterator[tuple[i
     elif len(files) == 1:
         path = Path(files[0])
         for line, pair in format_of(path, ", or give a source file and a target file").read(path):
-            if isinstance(pair, str):
-                report.note(pair, files[0], line)
+            if isinstance(pair, UnusableError):
+                report.note(str(pair), files[0], line)
             else:
                 yield line, pair
     else:

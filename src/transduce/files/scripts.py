@@ -27,6 +27,8 @@ def known_scripts(pieces: Iterable[str]) -> frozenset[str]:
     """Latin, and the scripts of which a vocabulary has learned words, not only a few letters."""
     counts: Counter[str] = Counter()
     for piece in pieces:
+        if piece.lstrip("\u2581").isascii():  # all letters are Latin; for a vocabulary, this saves most of the time
+            continue
         letters = [letter for letter in piece if letter.isalpha()]
         if len(letters) > 1:
             counts.update({script(letter) for letter in letters})

@@ -56,11 +56,8 @@ def one_line(text: str) -> str:
     if len(text) > _MAX_CHARACTERS:
         left_out = len(text) - _MAX_CHARACTERS
         text = f"{text[: _MAX_CHARACTERS // 2]} [... {left_out:,} characters ...] {text[-_MAX_CHARACTERS // 2 :]}"
-    return "".join(c.encode("unicode_escape").decode() if _is_unsafe(c) else c for c in text)
-
-
-def _is_unsafe(character: str) -> bool:
-    return (unicodedata.category(character) in _UNSAFE and character != "\t") or character in _BIDIRECTIONAL
+    unsafe = {c for c in {*text} - {"\t"} if unicodedata.category(c) in _UNSAFE or c in _BIDIRECTIONAL}
+    return "".join(c.encode("unicode_escape").decode() if c in unsafe else c for c in text)
 
 
 class _Folding(dict[int, str | None]):

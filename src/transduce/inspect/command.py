@@ -119,8 +119,8 @@ def _translation_inspector(
 
 def _text_inspector(model: Path | None, architecture: str, device: str) -> Inspector:
     from transduce.encoders.text_encoder import TextEncoder
+    from transduce.inspect.inspection import inspect_text
     from transduce.inspect.serialize import serialize_text
-    from transduce.inspect.text_inspection import inspect_text
     from transduce.language_model.generator import Generator
 
     assert model is not None  # the bundled model translates

@@ -12,6 +12,7 @@ unknown), and `places` their positions in the source. There is no search tree.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,13 +21,11 @@ from torch import Tensor
 from transduce.config import to_table
 from transduce.encoders.text_encoder import MASK_TEXT
 from transduce.inspect.heads import rounded
-from transduce.inspect.inspection import TEMPERATURES, Ablation, Inspection, Predictions
+from transduce.inspect.inspection import TEMPERATURES, Inspection, Predictions, TextInspection
 from transduce.inspect.request import inspected_model
-from transduce.inspect.text_inspection import TextInspection
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_only import EncoderOnly
 from transduce.models.model import Model
-from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.tokenizer import EOS
 from transduce.translation.pipeline import output_text
@@ -49,9 +48,8 @@ def serialize(inspection: Inspection, translator: Translator) -> bytes:
 
 def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
     model, tokenizer = inspected_model(translator), translator.tokenizer
-    settings = to_table(model.config)
-    lens = [_prediction_lists(layer, _LENS_TOKENS) for layer in inspection.layers]
-    following = _prediction_lists(inspection.layers[-1], None)
+    settings, ablation = to_table(model.config), inspection.ablation
+    following, lens = _predictions(inspection.layers, inspection.log_sum_TX, inspection.target)
     return {
         "kind": "translation",
         "text": inspection.request.text,
@@ -64,31 +62,34 @@ def _header(inspection: Inspection, translator: Translator) -> dict[str, Any]:
         "score": inspection.best.score,
         "source": [_source_id(token, tokenizer) for token in inspection.source],
         "target": inspection.target,
-        "tokens": _tokens(inspection, [following, *lens], tokenizer),
+        "tokens": _translation_tokens(inspection, [following, *lens], tokenizer),
         "tree": {
             "parent": [node.parent for node in inspection.tree],
             "token": [node.token for node in inspection.tree],
             "log_prob": [round(node.log_prob, 6) for node in inspection.tree],
             "outcome": [node.outcome for node in inspection.tree],
         },
-        "next": {**following, "temperatures": TEMPERATURES, "log_sum": rounded(inspection.log_sum_TX)},
+        "next": following,
         "lens": lens,
-        "ablation": _ablation(inspection, inspection.ablation, tokenizer.target) if inspection.ablation else None,
+        "ablation": ablation and {
+            "translation": translation_text(inspection, ablation.full.tokens, tokenizer.target),
+            "target": ablation.full.tokens,
+            "full": {"log_prob": ablation.full.log_prob, "score": ablation.full.score},
+            "rescored": {"log_prob": ablation.rescored.log_prob, "score": ablation.rescored.score},
+        },
         "model": _model_facts(
             model, inspection.attention["cross"].shape[1], settings["encoder_layers"], settings["decoder_layers"]
         ),
-    }
+    }  # fmt: skip
 
 
-def _tokens(inspection: Inspection, predictions: list[dict[str, Any]], tokenizer: AnyTokenizer) -> dict[int, list[str]]:
-    """The piece of each token; with its bytes if the page needs them to decode text."""
+def _translation_tokens(
+    inspection: Inspection, predictions: list[dict[str, Any]], tokenizer: AnyTokenizer
+) -> dict[int, list[str]]:
     target = tokenizer.target
     decoded = {*inspection.target, *(node.token for node in inspection.tree)}
     decoded.update(inspection.ablation.full.tokens if inspection.ablation else [])
-    predicted = {token for layer in predictions for tokens in layer["token"] for token in tokens}
-    entries = {token: target.pieces([token]) for token in decoded | predicted}
-    for token in decoded:
-        entries[token].append(target.raw_bytes(token).hex())
+    entries = _tokens(decoded, predictions, target)
     for token in inspection.source:
         entries[_source_id(token, tokenizer)] = [*tokenizer.pieces([token]), tokenizer.raw_bytes(token).hex()]
     for symbol, required in inspection.part.slots.items():  # it stands for the text of the source
@@ -109,41 +110,17 @@ def translation_text(inspection: Inspection, tokens: list[int], target: AnyToken
     return output_text(marked, inspection.part)
 
 
-def _ablation(inspection: Inspection, ablation: Ablation, tokenizer: AnyTokenizer) -> dict[str, Any]:
-    def scores(hypothesis: Hypothesis) -> dict[str, float]:
-        return {"log_prob": hypothesis.log_prob, "score": hypothesis.score}
-
-    return {
-        "translation": translation_text(inspection, ablation.full.tokens, tokenizer),
-        "target": ablation.full.tokens,
-        "full": scores(ablation.full),
-        "rescored": scores(ablation.rescored),
-    }
-
-
-# Texts that a language model or an encoder read
-
-
 def serialize_text(inspection: TextInspection) -> bytes:
-    none = torch.empty(0, 1, 0, dtype=torch.uint8)
-    tables = {
-        "encoder": _weight_bytes(inspection.attention_LHTT),
-        "cross": none[..., None],
-        "decoder": none,
-        "positions": _position_bytes(inspection.positions_TD),
-    }
-    return _encode(_text_header(inspection), tables)
-
-
-def _text_header(inspection: TextInspection) -> dict[str, Any]:
-    model = inspection.model
-    lens = [_prediction_lists(layer, _LENS_TOKENS) for layer in inspection.layers]
-    following = _prediction_lists(inspection.layers[-1], None) if inspection.layers else None
-    predictions = [*lens, *([following] if following else ())]
-    for layer in predictions:
-        pairs = zip(layer["written"], inspection.expected, strict=True)
-        layer["written"] = [None if token is None else log_prob for log_prob, token in pairs]
-    return {
+    """The bytes of a text that a language model or an encoder read."""
+    model, none = inspection.model, torch.empty(0, 1, 0, dtype=torch.uint8)
+    following, lens = None, list[dict[str, Any]]()
+    if inspection.layers:
+        following, lens = _predictions(inspection.layers, inspection.log_sum_PX, inspection.expected)
+    entries = _tokens({*inspection.tokens}, [*lens, *([following] if following else ())], inspection.tokenizer)
+    if isinstance(model, EncoderOnly):
+        for place in inspection.places:
+            entries[inspection.tokens[place]][0] = MASK_TEXT
+    header = {
         "kind": "language_model" if isinstance(model, DecoderOnly) else "encoder",
         "text": inspection.text,
         "prefix": [],
@@ -152,36 +129,48 @@ def _text_header(inspection: TextInspection) -> dict[str, Any]:
         "source": inspection.tokens,
         "target": inspection.expected,
         "places": inspection.places,
-        "tokens": _text_tokens(inspection, predictions),
-        "next": following and {**following, "temperatures": TEMPERATURES, "log_sum": rounded(inspection.log_sum_PX)},
+        "tokens": dict(sorted(entries.items())),
+        "next": following,
         "lens": lens,
         "ablation": None,
         "model": _model_facts(model, inspection.attention_LHTT.shape[1], len(inspection.attention_LHTT), 0),
     }
-
-
-def _text_tokens(inspection: TextInspection, predictions: list[dict[str, Any]]) -> dict[int, list[str]]:
-    """The piece of each token; with its bytes if the text has it."""
-    predicted = {token for layer in predictions for tokens in layer["token"] for token in tokens}
-    entries = {token: inspection.tokenizer.pieces([token]) for token in sorted(predicted | {*inspection.tokens})}
-    for token in {*inspection.tokens}:
-        entries[token].append(inspection.tokenizer.raw_bytes(token).hex())
-    if isinstance(inspection.model, EncoderOnly):
-        for place in inspection.places:
-            entries[inspection.tokens[place]][0] = MASK_TEXT
-    return entries
+    tables = {
+        "encoder": _weight_bytes(inspection.attention_LHTT),
+        "cross": none[..., None],
+        "decoder": none,
+        "positions": _position_bytes(inspection.positions_TD),
+    }
+    return _encode(header, tables)
 
 
 # The format
 
 
-def _prediction_lists(layer: Predictions, count: int | None) -> dict[str, Any]:
-    """The first `count` predictions of a layer at each position."""
-    return {
-        "token": layer.token_TC[:, :count].tolist(),
-        "log_prob": rounded(layer.log_prob_TC[:, :count]),
-        "written": rounded(layer.written_T),
-    }
+def _tokens(decoded: set[int], predictions: Sequence[dict[str, Any]], tokenizer: AnyTokenizer) -> dict[int, list[str]]:
+    """The piece of each token; with its bytes if the page needs them to decode text."""
+    predicted = {token for layer in predictions for tokens in layer["token"] for token in tokens}
+    entries = {token: tokenizer.pieces([token]) for token in decoded | predicted}
+    for token in decoded:
+        entries[token].append(tokenizer.raw_bytes(token).hex())
+    return entries
+
+
+def _predictions(
+    layers: Sequence[Predictions], log_sum_TX: Tensor, expected: Sequence[int | None]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The predictions of the model, with normalisers for other temperatures, and the first ones of each layer."""
+
+    def listed(layer: Predictions, count: int | None) -> dict[str, Any]:
+        written = zip(rounded(layer.written_T), expected, strict=True)
+        return {
+            "token": layer.token_TC[:, :count].tolist(),
+            "log_prob": rounded(layer.log_prob_TC[:, :count]),
+            "written": [None if token is None else log_prob for log_prob, token in written],
+        }
+
+    own = listed(layers[-1], None) | {"temperatures": TEMPERATURES, "log_sum": rounded(log_sum_TX)}
+    return own, [listed(layer, _LENS_TOKENS) for layer in layers]
 
 
 def _model_facts(model: Model, num_heads: int, encoder_layers: int, decoder_layers: int) -> dict[str, Any]:

@@ -34,41 +34,32 @@ def write(exported: Exported, folder: Path) -> None:
         )
     if exported.vocabulary.source_spm != exported.vocabulary.target_spm:
         raise ModelError("Argos Translate has one SentencePiece model for both languages, but this model has two")
-    name = package_name(exported)
+    assert exported.direction, "see `Exporter.one_direction`"
+    source, target = exported.direction
+    name = f"translate-{source}_{target}-{_VERSION.replace('.', '_')}"
+    metadata = {
+        "package_version": _VERSION, "argos_version": "1.9", "from_code": source, "to_code": target,
+        "from_name": language_name(source), "to_name": language_name(target),
+    }  # fmt: skip
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         ctranslate2.write_model(exported, work)
         files = {f"{_MODEL}/{path.name}": path.read_bytes() for path in sorted(work.iterdir())}
     files[_SPM] = exported.vocabulary.source_spm
-    files[_METADATA] = (json.dumps(_metadata(exported), indent=1, ensure_ascii=False) + "\n").encode()
+    files[_METADATA] = (json.dumps(metadata, indent=1, ensure_ascii=False) + "\n").encode()
     files[_README] = "\n".join(f"- {limit}" for limit in ARGOS.describe(exported)).encode() + b"\n"
-    with zipfile.ZipFile(folder / f"{name}.argosmodel", "w", zipfile.ZIP_DEFLATED) as package:
+    with zipfile.ZipFile(folder / f"{name}{_SUFFIX}", "w", zipfile.ZIP_DEFLATED) as package:
         for path, content in files.items():
             package.writestr(zipfile.ZipInfo(f"{name}/{path}", _MADE_IN), content, zipfile.ZIP_DEFLATED)
 
 
-def package_name(exported: Exported) -> str:
-    source, target = _languages(exported)
-    return f"translate-{source}_{target}-{_VERSION.replace('.', '_')}"
-
-
-def _metadata(exported: Exported) -> dict[str, object]:
-    source, target = _languages(exported)
-    names = {"from_name": language_name(source), "to_name": language_name(target)}
-    return {"package_version": _VERSION, "argos_version": "1.9", "from_code": source, "to_code": target, **names}
-
-
-def _languages(exported: Exported) -> tuple[str, str]:
-    assert exported.direction, "see `Exporter.one_direction`"
-    return exported.direction
-
-
 def consumer(exported: Exported, folder: Path) -> Consumer | None:
     """CTranslate2 with the files of the package, as Argos Translate runs it."""
-    if not (library := ctranslate2.library()):
+    library, package = ctranslate2.library(), find_argos(folder)
+    if not library or not package:
         return None
     with tempfile.TemporaryDirectory() as temporary:
-        model = _unpack(folder / f"{package_name(exported)}.argosmodel", Path(temporary))[0]
+        model = _unpack(package, Path(temporary))[0]
         return ctranslate2.CTranslate2(library, model, (model / _SPM).read_bytes(), exported.vocabulary.pieces)
 
 
@@ -84,7 +75,11 @@ def find_argos(path: Path) -> Path | None:
 def read_argos(package: Path) -> Original:
     with tempfile.TemporaryDirectory() as temporary:
         model, metadata = _unpack(package, Path(temporary))
-        options = {"decoder_start_token": "<s>", **read_json(model / "config.json", {})}
+        options = read_json(model / "config.json", {})
+        if not options.get("add_source_eos"):
+            raise ModelError(
+                f"{package}: its sources have no end marker (add_source_eos is not true), which models need here"
+            )
         try:
             original = ctranslate2.read_ctranslate2(model, options)
         except ModelError as error:

@@ -7,7 +7,8 @@ names of variables that are the same as another one. All integers are little-end
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,16 @@ from torch import Tensor
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.interop.exchange import (
-    SOURCE_EMBEDDING,
     Consumer,
     Exported,
     Exporter,
     Original,
     position_table,
     require_exportable,
-    transformers_weights,
     write_json,
 )
+from transduce.interop.family import fairseq_modules, place
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.interop.vocabulary import (
     DEFAULT_NAMES,
     NEVER,
@@ -38,14 +39,13 @@ from transduce.interop.vocabulary import (
     separate_vocabularies,
     shared_vocabulary,
 )
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import read_notes
 from transduce.models.model import Model
 from transduce.models.weights_file import physical_memory
-from transduce.nn.kinds import ADDED
+from transduce.nn.kinds import ADDED, NormPlacement
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.tokenizers.any_tokenizer import TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import BOS, EOS, UNK
 
 _VERSIONS = (5, 6)
@@ -55,15 +55,14 @@ _NUMBERED = ("relu", "gelu_new", "swish", "gelu")
 """The activations that can be imported, by their number."""
 _WRITTEN_VERSION, _REVISION = 6, 7
 """Of the binary format, and of the specification of Transformers."""
-LAYER_MODULES = {
-    "self_attention/linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "self_attention/linear_1": ("self_attn.out_proj",), "self_attention/layer_norm": ("self_attn_layer_norm",),
-    "attention/linear_0": ("encoder_attn.q_proj",),
-    "attention/linear_1": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
-    "attention/linear_2": ("encoder_attn.out_proj",), "attention/layer_norm": ("encoder_attn_layer_norm",),
-    "ffn/linear_0": ("fc1",), "ffn/linear_1": ("fc2",), "ffn/layer_norm": ("final_layer_norm",),
+_MODULES = {
+    "self_attn.q_proj": "self_attention/linear_0", "self_attn.out_proj": "self_attention/linear_1",
+    "self_attn_layer_norm": "self_attention/layer_norm", "encoder_attn.q_proj": "attention/linear_0",
+    "encoder_attn.k_proj": "attention/linear_1", "encoder_attn.out_proj": "attention/linear_2",
+    "encoder_attn_layer_norm": "attention/layer_norm", "fc1": "ffn/linear_0", "fc2": "ffn/linear_1",
+    "final_layer_norm": "ffn/layer_norm",
 }  # fmt: skip
-"""The modules of a layer, and what transformers calls them: several are linear layers that are one here."""
+"""The modules of a layer in transformers, of several that are joined the first one, and their names here."""
 ACTIVATIONS = {"relu": 0, "gelu_tanh": 1, "swish": 2, "gelu": 3}
 """CTranslate2's number of each activation."""
 _ABSENT = (
@@ -71,13 +70,31 @@ _ABSENT = (
     "decoder/alibi_use_positive_positions", "decoder/scale_alibi", "decoder/start_from_zero_embedding",
 )  # fmt: skip
 """Options that our models do not have."""
-_READ = ("pre_norm", "activation", "num_heads", "scale_embeddings", "start_from_zero_embedding")
-_IGNORED = ("alignment_heads", "alignment_layer", "embeddings_merge", "alibi_use_positive_positions", "scale_alibi")
-"""The options of a Transformer that are read, and those without an effect on outputs; others must be 0."""
+_DEFAULTS = {"pre_norm": 1, "activation": 0, "scale_embeddings": 1}
+"""Options of encoder and decoder, which have to agree, and what holds if one is missing."""
+_WHISPER = {"pre_norm": 1, "activation": 3, "scale_embeddings": 0, "start_from_zero_embedding": 0}
+"""Options of the decoder of Whisper with the only value that can be imported."""
+_READ = re.compile(
+    r"(en|de)coder/(num_heads|pre_norm|activation|scale_embeddings|start_from_zero_embedding|alignment_(heads|layer)"
+    r"|embeddings_merge|alibi_use_positive_positions|scale_alibi)"
+)
+"""Numbers that are read, or that have no effect on outputs; others must be 0."""
+_WEIGHTS = re.compile(
+    r"(en|de)coder/(embeddings(_0)?/weight|position_encodings/encodings|layer_norm/(gamma|beta)"
+    rf"|(projection|conv[12]|layer_\d+/({'|'.join(_MODULES.values())}))/(weight|bias|gamma|beta))"
+)
+_OPTIONS = (
+    "unk_token", "bos_token", "eos_token", "decoder_start_token", "add_source_eos", "layer_norm_epsilon",
+    "suppress_ids", "suppress_ids_begin", "lang_ids", "alignment_heads",
+)  # fmt: skip
+"""Options of `config.json` that are read, or that have no effect on what is computed; others must be empty or false."""
 
 
 def read_ctranslate2(folder: Path, options: Mapping[str, Any]) -> Original:
     """The model of a folder, given the content of its `config.json`."""
+    for name, value in options.items():
+        if (name not in _OPTIONS and value) or (name == "decoder_start_token" and not isinstance(value, str)):
+            raise ModelError(f"config.json: a CTranslate2 model with {name:.60} = {value!s:.40} cannot be imported")
     settings, weights = _read_model(folder / "model.bin")
     if settings["model_type"] == "whisper":
         settings["suppress_tokens"] = options.get("suppress_ids")
@@ -99,7 +116,7 @@ def _read_vocabulary(
         raise ModelError(f"{folder}: the folder has no {missing[0]}; copy the model's SentencePiece files there")
     roles = {"unk": "unk_token", "eos": "eos_token", "decoder_start": "decoder_start_token"}
     names = {role: options[option] for role, option in roles.items() if isinstance(options.get(option), str)}
-    names = {**DEFAULT_NAMES, **names}
+    names = {**DEFAULT_NAMES, "decoder_start": "<s>", **names}
     shared = _listed(folder, "shared")
     if "source_vocab_size" not in settings:
         return shared_vocabulary(folder, files, _read_list(shared), settings, names)
@@ -135,9 +152,9 @@ def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ModelError(
             f"{path}: CTranslate2 models of type {name!r:.40} cannot be imported; only {' and '.join(_MODELS)} can"
         )
-    read_settings, read_weights = _MODELS[name]
     try:
-        return read_settings(variables), read_weights(variables)
+        settings = _MODELS[name](variables)
+        return settings, _weights(settings, variables)
     except KeyError as error:
         raise ModelError(f"{path}: the model has no variable {error}") from None
     except (ValueError, TypeError, RuntimeError):
@@ -162,7 +179,7 @@ def read_variables(path: Path) -> tuple[str, dict[str, Tensor]]:
             variables[alias] = variables[original]
     except (KeyError, ValueError, struct.error, RuntimeError) as error:
         raise ModelError(f"{path}: damaged: {error}") from None
-    scales = {key: variables.pop(key) for key in [*variables] if key.endswith("_scale")}
+    scales = {key: variables.pop(key) for key in [*variables] if key.endswith("/weight_scale")}
     for key, scale in scales.items():  # one for each row, or one for the matrix
         weight = variables.get(key.removesuffix("_scale"))
         if weight is None or weight.dim() == 0 or scale.numel() not in (1, len(weight)):
@@ -219,8 +236,7 @@ class _Reader:
 
 
 def _whisper_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
-    if (number := int(variables.get("decoder/activation", 3))) != _NUMBERED.index("gelu"):
-        raise ModelError(f"a Whisper model with decoder/activation = {number} cannot be imported, only GELU")
+    _require_known(variables, {f"decoder/{option}": value for option, value in _WHISPER.items()})
     return _sizes(variables) | {
         "model_type": "whisper", "max_source_positions": len(variables["encoder/position_encodings/encodings"]),
         "max_target_positions": len(variables["decoder/position_encodings/encodings"]),
@@ -229,21 +245,19 @@ def _whisper_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def _transformer_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
-    """Those of `huggingface.CONVERTERS["transformer"]`, a type of ours."""
-
-    def flag(name: str) -> bool:
-        return bool(variables.get(name, 0))
-
-    for name, x in variables.items():
-        side, _, option = name.partition("/")
-        other = variables.get(f"{'decoder' if side == 'encoder' else 'encoder'}/{option}", x)
-        odd = re.search(r"relative|rotary|layernorm_embedding|embeddings_1", name)
-        scalar = x.dim() == 0
-        known = option in _IGNORED or (option in _READ and torch.equal(x, other))
-        if (odd and not scalar) or (scalar and not known and bool(x)):
-            shown = f"{name} = {float(x):g}" if scalar else name
-            raise ModelError(f"a CTranslate2 model with {shown} cannot be imported")
-    if (number := int(variables["encoder/activation"])) not in range(len(_NUMBERED)):
+    """Those of the type "transformer" of ours."""
+    for side, embeddings in (("encoder", "embeddings_0"), ("decoder", "embeddings")):  # of older versions
+        if (flag := variables.pop(f"{side}/{embeddings}/multiply_by_sqrt_depth", None)) is not None:
+            variables.setdefault(f"{side}/scale_embeddings", flag)
+    _require_known(variables, {})
+    options = {}
+    for name, default in _DEFAULTS.items():
+        missing = torch.tensor(default, dtype=torch.int8)
+        encoder, options[name] = (variables.get(f"{side}/{name}", missing) for side in ("encoder", "decoder"))
+        if not torch.equal(encoder, options[name]):
+            different = f"encoder/{name} = {float(encoder):g} and decoder/{name} = {float(options[name]):g}"
+            raise ModelError(f"a CTranslate2 model with {different} cannot be imported")
+    if (number := int(options["activation"])) not in range(len(_NUMBERED)):
         raise ModelError(f"a CTranslate2 model with the activation {number} cannot be imported")
     embedding, output = variables["decoder/embeddings/weight"], variables["decoder/projection/weight"]
     source = variables["encoder/embeddings_0/weight"]
@@ -251,19 +265,29 @@ def _transformer_settings(variables: dict[str, Tensor]) -> dict[str, Any]:
     if not torch.equal(*tables):
         raise ModelError("a CTranslate2 model whose encoder and decoder have different positions cannot be imported")
     settings = _sizes(variables) | {
-        "model_type": "transformer", "normalize_before": flag("encoder/pre_norm"),
-        "activation_function": _NUMBERED[number],
-        "max_position_embeddings": len(variables["encoder/position_encodings/encodings"]),
-        "scale_embedding": _is_scaled(variables, width=embedding.shape[1]),
+        "model_type": "transformer", "normalize_before": bool(options["pre_norm"]),
+        "activation_function": _NUMBERED[number], "max_position_embeddings": len(tables[0]),
+        "scale_embedding": _is_scaled(options["scale_embeddings"], width=embedding.shape[1]),
         "tie_word_embeddings": torch.equal(output, embedding),
-        "start_from_zero": flag("decoder/start_from_zero_embedding"), "dropout": 0.1,
+        "start_from_zero": bool(variables.get("decoder/start_from_zero_embedding", 0)), "dropout": 0.1,
     }  # fmt: skip
     return settings if torch.equal(source, embedding) else settings | {"source_vocab_size": len(source)}
 
 
-def _is_scaled(variables: dict[str, Tensor], width: int) -> bool:
+def _require_known(variables: Mapping[str, Tensor], only: Mapping[str, int]) -> None:
+    """Raise an error for a variable that is not read, or that differs from the only value that can be imported."""
+    for name, x in variables.items():
+        if name in only:
+            known = float(x) == only[name]
+        else:
+            known = (_READ if x.dim() == 0 else _WEIGHTS).fullmatch(name) is not None or (x.dim() == 0 and not x)
+        if not known:
+            shown = f"{name:.80} = {float(x):g}" if x.dim() == 0 else f"{name:.80}"
+            raise ModelError(f"a CTranslate2 model with {shown} cannot be imported")
+
+
+def _is_scaled(value: Tensor, width: int) -> bool:
     """Whether embeddings are multiplied by the square root of the width: a flag, or the factor itself."""
-    value = variables.get("decoder/scale_embeddings", torch.tensor(1, dtype=torch.int8))
     factor = float(value) if value.is_floating_point() else math.sqrt(width) if value else 1.0
     if not (factor == 1 or math.isclose(factor, math.sqrt(width), rel_tol=1e-6)):
         raise ModelError(f"a CTranslate2 model whose embeddings are multiplied by {factor:.4g} cannot be imported")
@@ -272,56 +296,54 @@ def _is_scaled(variables: dict[str, Tensor], width: int) -> bool:
 
 def _sizes(variables: dict[str, Tensor]) -> dict[str, Any]:
     vocabulary, width = variables["decoder/embeddings/weight"].shape
-    layers = {
-        side: len({match[1] for name in variables if (match := re.match(rf"{side}/layer_(\d+)/", name))})
-        for side in ("encoder", "decoder")
-    }
+    sizes = {"vocab_size": vocabulary, "d_model": width}
     inner = len(variables["encoder/layer_0/ffn/linear_0/bias"])
-    return {
-        "vocab_size": vocabulary, "d_model": width, "encoder_layers": layers["encoder"],
-        "decoder_layers": layers["decoder"], "encoder_attention_heads": int(variables["encoder/num_heads"]),
-        "decoder_attention_heads": int(variables["decoder/num_heads"]), "encoder_ffn_dim": inner,
-        "decoder_ffn_dim": inner,
-    }  # fmt: skip
+    for side in ("encoder", "decoder"):
+        layers = {match[1] for name in variables if (match := re.match(rf"{side}/layer_(\d+)/", name))}
+        sizes[f"{side}_layers"], sizes[f"{side}_ffn_dim"] = len(layers), inner
+        sizes[f"{side}_attention_heads"] = int(variables[f"{side}/num_heads"])
+    return sizes
 
 
-def _transformer_weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
-    output = variables["decoder/projection/weight"]
-    bias = variables.get("decoder/projection/bias", torch.zeros(len(output)))
-    return _weights(variables) | {
-        "model.shared.weight": variables["decoder/embeddings/weight"].float(),
-        "model.encoder.embed_tokens.weight": variables["encoder/embeddings_0/weight"].float(),
-        "lm_head.weight": output.float(),
-        "final_logits_bias": bias.float()[None],
+def _weights(settings: Mapping[str, Any], variables: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights with their names in transformers."""
+    whisper = settings["model_type"] == "whisper"
+    named = {
+        "model.encoder.embed_tokens.weight": "encoder/embeddings_0/weight",
+        "model.decoder.embed_tokens.weight": "decoder/embeddings/weight",
+        "model.decoder.embed_positions.weight": "decoder/position_encodings/encodings",
+        "proj_out.weight" if whisper else "lm_head.weight": "decoder/projection/weight",
+        "proj_out.bias" if whisper else "final_logits_bias": "decoder/projection/bias",
     }
+    for name, kind in product(("conv1", "conv2"), ("weight", "bias")):
+        named[f"model.encoder.{name}.{kind}"] = f"encoder/{name}/{kind}"
+    weights = {name: variables[theirs].float() for name, theirs in named.items() if theirs in variables}
+    if not whisper:
+        weights.setdefault("final_logits_bias", torch.zeros(settings["vocab_size"]))
+    sizes = {name: settings[name] for name in ("encoder_layers", "decoder_layers")}
+    norm: NormPlacement = "pre" if whisper or settings["normalize_before"] else "post"
+    for _, names in fairseq_modules(EncoderDecoderConfig(**sizes, norm=norm)):
+        for parameter, theirs in _parameters(names[0]):
+            if theirs in variables:
+                parts = variables[theirs].float().chunk(len(names))
+                weights |= {f"model.{name}.{parameter}": x for name, x in zip(names, parts, strict=True)}
+    return weights
 
 
-def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
-    weights = {
-        "decoder.embed_tokens.weight": variables["decoder/embeddings/weight"],
-        "decoder.embed_positions.weight": variables["decoder/position_encodings/encodings"],
-    }
-    for name, x in variables.items():
-        side, *path, parameter = name.split("/")
-        if path[:1] in (["conv1"], ["conv2"]):
-            weights[f"{side}.{path[0]}.{parameter}"] = x
-            continue
-        parameter = {"gamma": "weight", "beta": "bias"}.get(parameter, parameter)
-        if path == ["layer_norm"]:
-            weights[f"{side}.layer_norm.{parameter}"] = x
-        elif len(path) == 3 and path[0].startswith("layer_"):
-            layer = f"{side}.layers.{path[0].removeprefix('layer_')}"
-            modules = LAYER_MODULES["/".join(path[1:])]
-            for module, matrix in zip(modules, x.chunk(len(modules)), strict=True):
-                weights[f"{layer}.{module}.{parameter}"] = matrix
-    return {f"model.{name}": x.float() for name, x in weights.items()}
+def _parameters(name: str) -> Iterator[tuple[str, str]]:
+    """The parameters of a module of transformers, each with the name of its variable."""
+    side, layer, module = place(name)
+    path = f"{side}/layer_norm" if layer is None else f"{side}/layer_{layer}/{_MODULES[module]}"
+    kinds = ("gamma", "beta") if path.endswith("layer_norm") else ("weight", "bias")
+    for parameter, kind in zip(("weight", "bias"), kinds, strict=True):
+        yield parameter, f"{path}/{kind}"
 
 
-_MODELS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[..., dict[str, Tensor]]]] = {
-    "TransformerSpec": (_transformer_settings, _transformer_weights),
-    "WhisperSpec": (_whisper_settings, _weights),
+_MODELS: dict[str, Callable[..., dict[str, Any]]] = {
+    "TransformerSpec": _transformer_settings,
+    "WhisperSpec": _whisper_settings,
 }
-"""The name of a specification, and the functions that read its settings and weights."""
+"""The name of a specification, and the function that reads its settings."""
 
 
 def check(model: Model) -> EncoderDecoder:
@@ -370,7 +392,7 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _variables(model: EncoderDecoder) -> dict[str, Tensor]:
-    config, theirs = model.config, transformers_weights(model)
+    config, ours = model.config, {name: x.detach().float() for name, x in model.state_dict().items()}
     last = [*model.decoder_layers()][-1].cross_attention
     flags = {
         "pre_norm": config.norm == "pre",
@@ -383,33 +405,19 @@ def _variables(model: EncoderDecoder) -> dict[str, Tensor]:
     numbers["decoder/alignment_layer"] = -1 if model.alignment_attention is last else -2
     variables = {name: torch.tensor(value, dtype=torch.int8) for name, value in options.items()}
     variables |= {name: torch.tensor(value, dtype=torch.int16) for name, value in numbers.items()}
+    embedding_VD, bias_V = ours["embedding.weight_VD"], ours.get("output.bias_V", torch.zeros(model.vocab_size)).clone()
+    bias_V[NEVER_GENERATED] = NEVER
     variables |= {
-        "encoder/embeddings_0/weight": theirs.get(SOURCE_EMBEDDING, theirs["model.shared.weight"]),
+        "encoder/embeddings_0/weight": ours.get("source_weight_VD", embedding_VD),
         "encoder/position_encodings/encodings": position_table(model),
-        "decoder/embeddings/weight": theirs["model.shared.weight"],
+        "decoder/embeddings/weight": embedding_VD,
         "decoder/position_encodings/encodings": position_table(model),
-        "decoder/projection/weight": theirs["lm_head.weight"],
-        "decoder/projection/bias": theirs["final_logits_bias"][0].clone(),
+        "decoder/projection/weight": embedding_VD if config.tie_output else ours["output.weight_VD"],
+        "decoder/projection/bias": bias_V,
     }
-    variables["decoder/projection/bias"][NEVER_GENERATED] = NEVER
-    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        if config.norm == "pre":
-            variables |= _module(theirs, f"{side}/layer_norm", [f"model.{side}.layer_norm"])
-        for n in range(layers):
-            for module, names in LAYER_MODULES.items():
-                if f"model.{side}.layers.{n}.{names[0]}.weight" in theirs:
-                    paths = [f"model.{side}.layers.{n}.{name}" for name in names]
-                    variables |= _module(theirs, f"{side}/layer_{n}/{module}", paths)
+    for module, names in fairseq_modules(config):
+        variables |= {theirs: ours[f"{module}.{parameter}"] for parameter, theirs in _parameters(names[0])}
     return variables
-
-
-def _module(theirs: Mapping[str, Tensor], name: str, paths: Sequence[str]) -> dict[str, Tensor]:
-    """Linear layers joined to one, or a norm."""
-    kinds = ("gamma", "beta") if name.endswith("layer_norm") else ("weight", "bias")
-    return {
-        f"{name}/{kind}": torch.cat([theirs[f"{path}.{parameter}"] for path in paths])
-        for kind, parameter in zip(kinds, ("weight", "bias"), strict=True)
-    }
 
 
 def _same_as_embeddings(variables: Mapping[str, Tensor]) -> list[str]:

@@ -17,12 +17,12 @@ from transduce.errors import ModelError
 from transduce.fast.native.shortlist import Shortlist
 from transduce.files.languages import Direction
 from transduce.interop.family import fairseq_modules
+from transduce.interop.imported_tokenizers import ImportedTokenizer, TokenOrder
 from transduce.interop.vocabulary import ExportedVocabulary
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.model import Model
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer, TokenOrder
 
 CARD = "transduce.json"
 """File of an export with the card of the original, by which `transduce import` restores the model exactly."""

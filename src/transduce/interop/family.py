@@ -66,7 +66,8 @@ def complete_settings(settings: Settings) -> dict[str, Any]:
     """The settings with defaults for those that are missing; raises an error for one that cannot be imported."""
     table = type_table(require_known_type(settings))
     read, only, aliases = (table[name] for name in ("read", "only", "aliases"))
-    complete: dict[str, Any] = {**read, **{name: value for name, value in settings.items() if value is not None}}
+    found = {name: table.get("null", {}).get(name) if value is None else value for name, value in settings.items()}
+    complete: dict[str, Any] = {**read, **{name: value for name, value in found.items() if value is not None}}
     for name, setting in aliases.items():
         if name in complete and setting not in settings:
             complete[setting] = complete[name]
@@ -175,6 +176,13 @@ def fairseq_modules(config: EncoderDecoderConfig) -> Iterator[Module]:
         yield "decoder_norm", ("decoder.layer_norm",)
 
 
+def place(name: str) -> tuple[str, int | None, str]:
+    """Side, number of the layer (None after the last one) and module of a name of `fairseq_modules`."""
+    match = re.fullmatch(r"(encoder|decoder)\.(?:layers\.(\d+)\.)?(.+)", name)
+    assert match
+    return match[1], None if match[2] is None else int(match[2]), match[3]
+
+
 def _gpt2(settings: Settings, weights: _Weights) -> Converted:
     weights.transpose("c_attn.weight", "c_proj.weight", "c_fc.weight")  # stored as (inputs, outputs)
     width, heads = settings["n_embd"], settings["n_head"]
@@ -238,6 +246,8 @@ def _bert(settings: Settings, weights: _Weights) -> Converted:
         raise ModelError("the embeddings of positions and segments have different widths")
     embedding_VD, output = weights["embeddings.word_embeddings.weight"], {}
     if masked:
+        if roberta and settings["hidden_act"] != "gelu":  # its head has GELU always
+            raise ModelError(f"config.json: hidden_act = {settings['hidden_act']!r:.40} cannot be imported, only gelu")
         output = weights.output(f"{head}.decoder.weight", embedding_VD, tied=settings["tie_word_embeddings"])
     config = EncoderOnlyConfig(
         **_same(settings), max_positions=len(table_TD), activation=_activation(settings["hidden_act"]),

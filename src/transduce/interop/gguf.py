@@ -2,6 +2,7 @@
 
 import math
 import mmap
+import re
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +15,22 @@ from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.interop.exchange import Original
 from transduce.interop.family import type_table
+from transduce.interop.imported_tokenizers import ImportedTokenizer, LibraryTokenizer, TokenOrder
 from transduce.interop.vocabulary import byte_level_bpe, find_markers
 from transduce.models.weights_file import physical_memory
-from transduce.tokenizers.imported import ImportedTokenizer, LibraryTokenizer, TokenOrder
 
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
 """Types of values in the metadata."""
 _CONTROL, _USER_DEFINED = 3, 4
 """Types of special tokens and of other tokens that are recognized as a whole."""
+_CHECKED = ("tokenizer.ggml.", "split.", "adapter.", "general.type")
+"""Beginnings of keys, beside those of the architecture, that change what is computed; others describe the file."""
+_KNOWN = re.compile(
+    r"tokenizer\.ggml\.(model|pre|tokens|token_type|scores|merges|add_bos_token|\w+_token_id)|split\.no"
+)
+_NEUTRAL = (0, False, "", "none", "default", "model")
+"""Values by which an unknown key changes nothing."""
 _MAX_FIELDS, _MAX_TENSORS, _MAX_ELEMENTS = 1 << 12, 1 << 16, 1 << 21
 """Limits for the metadata: several times those of any model; the package gguf keeps an object for each element."""
 
@@ -129,14 +137,19 @@ def _settings(fields: dict[str, Any], *, tied: bool) -> dict[str, Any]:
         raise ModelError(f"GGUF models of the architecture {kind!r:.40} cannot be imported; use llama or gpt2")
     table = type_table(kind)
     known = {f"{kind}.{name}" for name in (*table["gguf"].values(), *table["gguf_ignored"])}
-    for name, value in fields.items():
-        if name.startswith(f"{kind}.") and name not in known and value not in (0, False, "none", "default"):
-            raise ModelError(f"GGUF models with {name:.60} = {value!s:.40} cannot be imported")
     width = fields.get(f"{kind}.attention.key_length")
     width = width or fields[f"{kind}.embedding_length"] // fields[f"{kind}.attention.head_count"]
-    for name in table["gguf_ignored"][1:]:  # other widths of heads
-        if fields.get(f"{kind}.{name}", width) != width:
-            raise ModelError(f"GGUF models with {kind}.{name} = {fields[f'{kind}.{name}']!s:.40} cannot be imported")
+    widths = {f"{kind}.{name}" for name in table["gguf_ignored"][1:]}  # other widths of heads
+    for name, value in fields.items():
+        if name in known:
+            accepted = isinstance(value, int | float) and (name not in widths or value == width)
+        elif name == "split.count":
+            accepted = value <= 1
+        else:
+            checked = name.startswith((f"{kind}.", *_CHECKED)) and not _KNOWN.fullmatch(name)
+            accepted = not checked or value in _NEUTRAL
+        if not accepted:
+            raise ModelError(f"GGUF models with {name:.60} = {value!s:.40} cannot be imported")
     settings = {ours: fields.get(f"{kind}.{theirs}") for ours, theirs in table["gguf"].items()}
     return {"model_type": kind, "tie_word_embeddings": tied, **settings}
 

@@ -19,6 +19,7 @@ from transduce.interop.exchange import CARD, ORIGINAL_NOTES, VOCABULARY, Origina
 from transduce.interop.family import convert
 from transduce.interop.gguf import read_gguf
 from transduce.interop.huggingface import HUGGING_FACE, from_marian, read_huggingface
+from transduce.interop.imported_tokenizers import ImportedTokenizer, SentencePiecePair
 from transduce.interop.marian import find_marian, read_marian
 from transduce.interop.onnx import ENCODER, read_onnx
 from transduce.interop.vocabulary import read_json, reorder_vocabulary, restore_vocabulary
@@ -30,7 +31,6 @@ from transduce.models.registry import build_config, create_model
 from transduce.nn.skip_initialization import SkipInitialization
 from transduce.search.decoder import Decoder
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer, SentencePiecePair
 from transduce.tokenizers.tokenizer import BOS, EOS
 
 _TASKS = {
@@ -92,7 +92,7 @@ def _read(path: Path) -> Original:
         return read_argos(argos)
     has_settings = (path / "config.json").exists()
     if not has_settings and (path / "model.bin").exists() and [*path.glob("*_vocabulary.txt")]:
-        return read_ctranslate2(path, {"decoder_start_token": "<s>"})  # of a version that wrote no config.json
+        return read_ctranslate2(path, {})  # of a version that wrote no config.json
     if marian := find_marian(path):
         return read_marian(marian)
     if not has_settings:

@@ -13,6 +13,7 @@ import struct
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,16 @@ from transduce.interop.exchange import (
     require_exportable,
     transformers_weights,
 )
+from transduce.interop.family import fairseq_modules, place
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.interop.marian_shortlist import read_marian_shortlist
 from transduce.interop.vocabulary import DEFAULT_NAMES, NEVER, separate_vocabularies, shared_vocabulary
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import read_notes
 from transduce.models.model import Model
 from transduce.models.weights_file import physical_memory
 from transduce.search.decoder import NEVER_GENERATED
 from transduce.tokenizers.any_tokenizer import TokenizerPair
-from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.tokenizer import Tokenizer
 
 MODEL, BINARY_MODEL, VOCABULARY, SETTINGS = "model.npz", "model.intgemm8.bin", "vocab.spm", "special:model.yml"
@@ -50,9 +52,15 @@ _DIRECTION = re.compile(r"\.([a-z]{2})([a-z]{2})\.")
 """The languages in the name of a model of Firefox: model.enpt.intgemm.alphas.bin."""
 EPSILON = 1e-6
 """Number that Marian's norms add to the variance."""
-_ATTENTION = {"self_attn": "self", "encoder_attn": "context"}
-_PROJECTIONS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
-"""The names of modules in transformers, and what Marian calls them."""
+_MODULES = {
+    "self_attn.q_proj": "self_Wq", "self_attn.k_proj": "self_Wk", "self_attn.v_proj": "self_Wv",
+    "self_attn.out_proj": "self_Wo", "self_attn_layer_norm": "self_Wo_ln", "self_attn.input": "rnn_W",
+    "self_attn.forget": "rnn_Wf", "encoder_attn.q_proj": "context_Wq", "encoder_attn.k_proj": "context_Wk",
+    "encoder_attn.v_proj": "context_Wv", "encoder_attn.out_proj": "context_Wo",
+    "encoder_attn_layer_norm": "context_Wo_ln", "fc1": "ffn_W1", "fc2": "ffn_W2", "final_layer_norm": "ffn_ffn_ln",
+    "layer_norm": "top_ln",
+}  # fmt: skip
+"""The names of modules in transformers, and what Marian calls their matrix, or the norm."""
 _LENGTH = 1024
 """Number of positions: sinusoids have no limit of their own."""
 _REQUIRED = {
@@ -216,48 +224,35 @@ def _weights(settings: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Tens
         "lm_head.weight": embedding if output is None else _tensor(output).T,
         "final_logits_bias": _tensor(bias).reshape(1, -1),
     }
-
-    def put(name: str, theirs: str) -> None:
-        """Matrices are stored transposed, vectors as rows; the name of a norm may end in _pre."""
-        x = _tensor(arrays[f"{theirs}_pre" if f"{theirs}_pre" in arrays else theirs])
-        weights[name] = x.T if is_matrix(name) else x.flatten()
-
-    for side in ("encoder", "decoder"):
-        if settings["normalize_before"]:
-            for kind, suffix in (("weight", "scale"), ("bias", "bias")):
-                put(f"model.{side}.layer_norm.{kind}", f"{side}_top_ln_{suffix}")
-        for n in range(settings[f"{side}_layers"]):
-            for name, theirs in layer_names(side, settings["decoder_cell"]).items():
-                put(f"model.{side}.layers.{n}.{name}", f"{side}_l{n + 1}_{theirs}")
+    config = EncoderDecoderConfig(
+        norm="pre" if settings["normalize_before"] else "post",
+        **{name: settings[name] for name in ("encoder_layers", "decoder_layers", "decoder_cell")},
+    )
+    for _, names in fairseq_modules(config):
+        for name, kind in product(names, ("weight", "bias")):
+            theirs = _marian_name(name, kind, config.decoder_cell)
+            if theirs is not None:  # the name of a norm may end in _pre
+                x = _tensor(arrays[f"{theirs}_pre" if f"{theirs}_pre" in arrays else theirs])
+                weights[f"model.{name}.{kind}"] = x.flatten() if kind == "bias" or "norm" in name else x.T
     return weights
 
 
-def layer_names(side: str, decoder_cell: str) -> dict[str, str]:
-    """The weights of a layer: their names in transformers, and what Marian calls them."""
-    names: dict[str, str] = {}
+def _marian_name(name: str, kind: str, decoder_cell: str) -> str | None:
+    """Marian's name of the weight or bias of a module, by its name in transformers; None if it has none.
 
-    def add_norm(name: str, theirs: str) -> None:
-        names.update({f"{name}.weight": f"{theirs}_ln_scale", f"{name}.bias": f"{theirs}_ln_bias"})
-
-    recurrent = side == "decoder" and decoder_cell == "ssru"
-    for attention, part in list(_ATTENTION.items())[recurrent : 2 if side == "decoder" else 1]:
-        for projection, letter in _PROJECTIONS.items():
-            names[f"{attention}.{projection}.weight"] = f"{part}_W{letter}"
-            names[f"{attention}.{projection}.bias"] = f"{part}_b{letter}"
-        add_norm(f"{attention}_layer_norm", f"{part}_Wo")
-    if recurrent:
-        names |= {"self_attn.input.weight": "rnn_W", "self_attn.forget.weight": "rnn_Wf"}
-        names["self_attn.forget.bias"] = "rnn_bf"
-        add_norm("self_attn_layer_norm", "rnn_ffn")
-    for number in (1, 2):
-        names |= {f"fc{number}.weight": f"ffn_W{number}", f"fc{number}.bias": f"ffn_b{number}"}
-    add_norm("final_layer_norm", "ffn_ffn")
-    return names
-
-
-def is_matrix(name: str) -> bool:
-    """Whether a weight of a layer, by its name in transformers, is a matrix, not a vector."""
-    return name.endswith(".weight") and "layer_norm" not in name
+    Matrices are stored transposed, vectors as rows.
+    """
+    side, layer, module = place(name)
+    theirs = _MODULES[module]
+    if decoder_cell == "ssru" and side == "decoder":
+        if module == "self_attn.input" and kind == "bias":
+            return None
+        theirs = theirs.replace("self_Wo_ln", "rnn_ffn_ln")
+    if theirs.endswith("_ln"):
+        theirs += "_scale" if kind == "weight" else "_bias"
+    elif kind == "bias":
+        theirs = theirs.replace("_W", "_b")
+    return f"{side}_{theirs}" if layer is None else f"{side}_l{layer + 1}_{theirs}"
 
 
 def _tensor(array: Any) -> Tensor:
@@ -396,11 +391,11 @@ def write(exported: Exported, folder: Path) -> None:
     else:
         arrays["encoder_Wemb"] = _array(weights[SOURCE_EMBEDDING])
         arrays["decoder_Wemb"] = _array(weights["model.shared.weight"])
-    for side, layers in (("encoder", model.config.encoder_layers), ("decoder", model.config.decoder_layers)):
-        for n in range(layers):
-            for name, theirs in layer_names(side, model.config.decoder_cell).items():
-                x = weights[f"model.{side}.layers.{n}.{name}"]
-                arrays[f"{side}_l{n + 1}_{theirs}"] = _array(x.T if is_matrix(name) else x[None])
+    for _, names in fairseq_modules(model.config):
+        for name, kind in product(names, ("weight", "bias")):
+            if (theirs := _marian_name(name, kind, model.config.decoder_cell)) is not None:
+                x = weights[f"model.{name}.{kind}"]
+                arrays[theirs] = _array(x.T if x.dim() == 2 else x[None])
     settings = _model_settings(exported)
     arrays[SETTINGS] = np.frombuffer(settings.encode() + b"\0", np.int8)
     if exported.quantization == "int8":

@@ -13,8 +13,8 @@ import numpy as np
 
 from transduce.errors import ModelError
 from transduce.fast.native.shortlist import Shortlist
+from transduce.interop.imported_tokenizers import TokenOrder
 from transduce.interop.vocabulary import read_bytes
-from transduce.tokenizers.imported import TokenOrder
 from transduce.tokenizers.tokenizer import EOS
 
 _HEADER = struct.Struct("<6Q")

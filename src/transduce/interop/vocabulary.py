@@ -17,11 +17,7 @@ from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.files.languages import is_language_code
 from transduce.interop.family import Converted
-from transduce.models.encoder_decoder import EncoderDecoderConfig
-from transduce.models.encoder_only import EncoderOnlyConfig
-from transduce.models.transformer import TransformerConfig
-from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
-from transduce.tokenizers.imported import (
+from transduce.interop.imported_tokenizers import (
     ImportedTokenizer,
     LibraryTokenizer,
     SentencePiecePair,
@@ -29,6 +25,10 @@ from transduce.tokenizers.imported import (
     import_tokenizers,
     parse_tokenizer,
 )
+from transduce.models.encoder_decoder import EncoderDecoderConfig
+from transduce.models.encoder_only import EncoderOnlyConfig
+from transduce.models.transformer import TransformerConfig
+from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.symbols import language_tag
 from transduce.tokenizers.tokenizer import Tokenizer, rename_pieces
 

@@ -150,7 +150,7 @@ def _texts(files: list[Path], document: bool) -> Iterator[str]:
     from transduce.files.files import read_lines
     from transduce.files.pair_formats import has_rows, require_one_side
     from transduce.files.pairs import ReadReport
-    from transduce.files.readers import read_documents
+    from transduce.language_model.documents import read_documents
 
     for file in files:
         if not document and not has_rows(file):

@@ -14,8 +14,8 @@ from transduce.data.batch import Stream
 from transduce.errors import ConfigError, ModelError
 from transduce.fast.choose import pick_decoder, pick_engine
 from transduce.files.texts import require_texts
+from transduce.language_model.likelihood import text_log_probs
 from transduce.models.ensemble import open_model
-from transduce.models.likelihood import text_log_probs
 from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
 from transduce.nn.segments import pack_tokens
@@ -363,10 +363,20 @@ class Generator(Loaded):
         require_texts(texts, "texts")
         if stride is not None and not (isinstance(stride, int) and 1 <= stride <= self.context):
             raise ConfigError(f"stride must be an integer between 1 and {self.context}, the context of the model")
+        *_, scores = self.score_steps(texts, stride=stride)
+        assert scores is not None
+        return scores
+
+    def score_steps(self, texts: Sequence[str], **options: Any) -> Iterator[list[TextScore] | None]:
+        """Like `score`, in steps: yields None after each of them, and at last the scores.
+
+        `options` are those of `text_log_probs`.
+        """
         encoded = [self.tokenizer.encode_document(text) for text in texts]
-        return [
-            TextScore(sum(log_probs), self.tokenizer.pieces(ids), log_probs)
-            for ids, log_probs in zip(encoded, text_log_probs(self.model, encoded, self.context, stride), strict=True)
+        log_probs = yield from text_log_probs(self.model, encoded, self.context, **options)
+        yield [
+            TextScore(sum(values), self.tokenizer.pieces(ids), values)
+            for ids, values in zip(encoded, log_probs, strict=True)
         ]
 
     def unread_tokens(self, prompt: str, max_tokens: int) -> int:

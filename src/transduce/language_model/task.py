@@ -7,9 +7,10 @@ from typing import ClassVar
 import numpy as np
 
 from transduce.data.packing import Example, Ids, Offsets, PackedBatch, PackedStream
-from transduce.data.plan import Plan, WindowPlan
+from transduce.data.plan import Plan
 from transduce.data.shards import TokenShards
 from transduce.language_model.generator import Generator
+from transduce.language_model.window_plan import WindowPlan
 from transduce.models.model import Model, ModelConfig
 from transduce.search.decoder import Decoder
 from transduce.search.options import SearchConfig
@@ -75,7 +76,7 @@ class LanguageModel(Task):
         if not isinstance(model, Decoder):
             return None
         generator = Generator(model, validation.trained_tokenizer, context=validation.data.max_length, config=options)
-        chosen = list(_excerpts([text for (text,) in validation.texts], validation.scoring.samples))
+        chosen = list(_excerpts([text for (text,) in validation.texts], validation.recipe.train.samples))
         processes = validation.processes
         prompts = [prompt for prompt, _ in chosen[processes.share]]
         outputs = processes.gather(

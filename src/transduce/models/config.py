@@ -127,13 +127,11 @@ class TransformerConfig(ModelConfig):
 
     @property
     def head_widths(self) -> tuple[int, int]:
-        """d_k and d_v."""
         width = self.d_model // self.num_heads
         return self.d_k or width, self.d_v or width
 
     @property
     def heads(self) -> HeadSizes:
-        """The sizes of the attention heads."""
         d_k, d_v = self.head_widths
         return HeadSizes(
             num_heads=self.num_heads, d_k=d_k, d_v=d_v, kv_heads=self.kv_heads or self.num_heads, bias=self.bias
@@ -219,7 +217,6 @@ class EncoderDecoderConfig(TransformerConfig):
 
     @property
     def layer_counts(self) -> Sequence[str]:
-        """See `ModelConfig`."""
         return ("encoder_layers", "decoder_layers")
 
     @property
@@ -258,9 +255,7 @@ class DecoderOnlyConfig(TransformerConfig):
 
     @property
     def layer_counts(self) -> Sequence[str]:
-        """See `ModelConfig`."""
         return ("layers",)
 
     def min_parameters(self, vocab_size: int) -> int:
-        """See `ModelConfig`."""
         return super().min_parameters(vocab_size) + self.layers * sum(self.sublayer_parameters)

@@ -104,9 +104,7 @@ class DecoderOnly(Transformer):
         return self.config.max_positions if self.config.positions == "learned" else None
 
     def layers(self) -> Iterable[nn.Module]:
-        """See `Model`."""
         return self.decoder
 
     def decoder_layers(self) -> Iterator[EncoderLayer]:
-        """The layers, with their type."""
         return cast(Iterator[EncoderLayer], iter(self.decoder))

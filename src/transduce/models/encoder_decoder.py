@@ -140,7 +140,6 @@ class EncoderDecoder(Transformer):
 
     @property
     def longest(self) -> int | None:
-        """See `Model`."""
         return self.config.longest
 
     @property
@@ -149,14 +148,11 @@ class EncoderDecoder(Transformer):
         return self.config.source != "audio" and self.config.packs_attention
 
     def layers(self) -> Iterable[nn.Module]:
-        """See `Model`."""
         return (*self.encoder, *self.decoder)
 
     @property
     def alignment_attention(self) -> CrossAttention:
-        """See `Model`."""
         return list(self.decoder_layers())[self.config.alignment_layer].cross_attention
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """The layers of the decoder, with their type."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))

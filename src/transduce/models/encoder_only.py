@@ -73,11 +73,9 @@ class EncoderOnlyConfig(TransformerConfig):
 
     @property
     def layer_counts(self) -> Sequence[str]:
-        """See `ModelConfig`."""
         return ("layers",)
 
     def min_parameters(self, vocab_size: int) -> int:
-        """See `ModelConfig`."""
         inputs = super().min_parameters(vocab_size)
         if self.source == "image":
             area = self.patch_size**2
@@ -94,7 +92,6 @@ class MaskedHead(nn.Module):
         self.activation = config.activation
 
     def forward(self, x_LD: Tensor) -> Tensor:
-        """(L, D) to (L, D)."""
         return self.norm(activate(self.linear(x_LD), self.activation))
 
 
@@ -177,7 +174,6 @@ class EncoderOnly(Model):
 
     @property
     def output_bias_V(self) -> Tensor | None:
-        """See `Model`."""
         return self.head.bias_C if isinstance(self.head, ClassHead) else self.output.bias_V if self.output else None
 
     @property
@@ -199,7 +195,6 @@ class EncoderOnly(Model):
         return self.config.packs_attention
 
     def layers(self) -> Iterable[nn.Module]:
-        """See `Model`."""
         return self.encoder
 
 

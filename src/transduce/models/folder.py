@@ -267,11 +267,8 @@ def read_card(folder: Path, name: str = CARD) -> dict[str, Any]:
 
 def _are_directions(value: Any) -> bool:
     pairs = value if isinstance(value, list) else [None]
-    return all(isinstance(pair, list) and len(pair) == 2 and all(map(_is_code, pair)) for pair in pairs)
-
-
-def _is_code(value: Any) -> bool:
-    return isinstance(value, str) and is_language_code(value)
+    codes = [code for pair in pairs if isinstance(pair, list) and len(pair) == 2 for code in pair]
+    return len(codes) == 2 * len(pairs) and all(isinstance(code, str) and is_language_code(code) for code in codes)
 
 
 def write_fact(folder: Path, name: str, value: Any) -> None:

@@ -1,5 +1,6 @@
 """What all Transformers have in common: the parts that are built from their settings."""
 
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -27,19 +28,8 @@ def make_rotary(config: TransformerConfig) -> Rotary | None:
 
 
 def layer_config(config: TransformerConfig, rotary: Rotary | None) -> LayerConfig:
-    """The settings of every layer."""
-    settings: dict[str, Any] = {
-        "d_model": config.d_model,
-        "d_ff": config.d_ff,
-        "heads": config.heads,
-        "dropout": config.dropout,
-        "norm": config.norm,
-        "norm_type": config.norm_type,
-        "norm_epsilon": config.norm_epsilon,
-        "activation": config.activation,
-        "rotary": rotary,
-        "attention_dropout": config.attention_dropout,
-    }
+    same = (field.name for field in fields(LayerConfig) if field.name != "rotary")
+    settings: dict[str, Any] = {"rotary": rotary, **{name: getattr(config, name) for name in same}}
     cell = config.decoder_cell if isinstance(config, EncoderDecoderConfig) else "attention"
     if config.attention_variant is None and cell == "attention":
         return LayerConfig(**settings)
@@ -77,7 +67,6 @@ def make_final_norm(config: TransformerConfig) -> nn.Module:
 
 
 def make_model_norm(config: TransformerConfig) -> nn.Module:
-    """A norm of this model's kind."""
     return make_norm(config.norm_type, config.d_model, config.norm_epsilon)
 
 
@@ -92,7 +81,6 @@ class OutputProjection(nn.Module):
         self.bias_V = nn.Parameter(torch.zeros(vocab_size)) if config.output_bias else None
 
     def weight_of(self, embedding: Embedding) -> Tensor:
-        """The output projection (V, D)."""
         return embedding.used_weight_VD if self.weight_VD is None else self.weight_VD
 
 
@@ -110,7 +98,6 @@ class Transformer(Model):
 
     @property
     def output_bias_V(self) -> Tensor | None:
-        """See `Model`."""
         return self.output.bias_V
 
     def reserve(self, length: int) -> None:

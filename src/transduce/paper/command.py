@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transduce.cli.loading import ended_by_signals
+from transduce.cli.messages import ended_by_signals
 from transduce.cli.options import (
     Command,
     DeviceOption,

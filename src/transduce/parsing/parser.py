@@ -195,21 +195,12 @@ def minimum_risk_tree(trees: Sequence[Tree], log_probs: Sequence[float]) -> Tree
     return _build(chosen, trees[0].leaves())
 
 
-def _constituents(tree: Tree) -> list[_Constituent]:
+def _constituents(tree: Tree) -> Iterator[_Constituent]:
     """The constituents of a tree, outermost first."""
-    found: list[_Constituent] = []
     counts: Counter[tuple[str, int, int]] = Counter()
-
-    def visit(node: Tree, start: int) -> int:
-        end = start + len(node.leaves())
-        found.append((node.label, start, end, counts[node.label, start, end]))
-        counts[node.label, start, end] += 1
-        for child in node.children:
-            start = start + 1 if isinstance(child, Leaf) else visit(child, start)
-        return end
-
-    visit(tree, 0)
-    return found
+    for span in tree.spans():
+        yield *span, counts[span]
+        counts[span] += 1
 
 
 def _build(constituents: Sequence[_Constituent], leaves: Sequence[Leaf]) -> Tree:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, ClassVar
 
 from transduce.cli.evaluate import Evaluation, read_test_set
@@ -13,9 +14,10 @@ from transduce.errors import ConfigError
 from transduce.files.pairs import ReadReport
 from transduce.models.model import Model
 from transduce.parsing.parser import PARSING_SEARCH, Parser
-from transduce.parsing.trees import ROOT, Leaf, MalformedTreeError, Tree, delinearize, linearize, read_corpus
+from transduce.parsing.trees import ROOT, MalformedTreeError, Tree, delinearize, linearize, read_corpus
 from transduce.search.options import SINGLE_OUTPUT_OPTIONS, SearchConfig
-from transduce.training.task import Scoring, ValidationScore
+from transduce.training.task import ValidationScore
+from transduce.training.train_config import TrainConfig
 from transduce.training.validation import Validation
 from transduce.translation.task import Translate
 
@@ -32,7 +34,9 @@ class Parse(Translate):
         super().__init__(settings)
         self._references: list[Tree] = []
 
-    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
+    def check_scoring(
+        self, config: TrainConfig, language: str | None, examples: Sequence[tuple[Any, ...]]
+    ) -> str | None:
         """F1 needs nothing that may be missing."""
         return None
 
@@ -140,23 +144,12 @@ def score_tree(output: Tree | None, reference: Tree, conventions: Conventions = 
 
 def _brackets(tree: Tree, kept: Sequence[bool], conventions: Conventions) -> Counter[tuple[str, int, int]]:
     """The brackets of a tree: label, and the range of kept words."""
-    brackets: Counter[tuple[str, int, int]] = Counter()
-    is_kept = iter(kept)
-    position = 0
-
-    def visit(node: Tree) -> None:
-        nonlocal position
-        start = position
-        for child in node.children:
-            if isinstance(child, Leaf):
-                position += next(is_kept)
-            else:
-                visit(child)
-        if position > start and node.label not in conventions.ignored_labels:
-            brackets[conventions.equal_labels.get(node.label, node.label), start, position] += 1
-
-    visit(tree)
-    return brackets
+    before = [0, *accumulate(kept)]
+    return Counter(
+        (conventions.equal_labels.get(label, label), before[start], before[end])
+        for label, start, end in tree.spans()
+        if before[end] > before[start] and label not in conventions.ignored_labels
+    )
 
 
 def evaluate_trees(request: Evaluation) -> None:

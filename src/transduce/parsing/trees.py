@@ -66,10 +66,7 @@ class Tree:
         """The words with their tags, in order."""
         found: list[Leaf] = []
         for child in self.children:
-            if isinstance(child, Leaf):
-                found.append(child)
-            else:
-                found += child.leaves()
+            found += [child] if isinstance(child, Leaf) else child.leaves()
         return found
 
     @property
@@ -77,9 +74,17 @@ class Tree:
         """The words of the sentence."""
         return [leaf.word for leaf in self.leaves()]
 
+    def spans(self, start: int = 0) -> Iterator[tuple[str, int, int]]:
+        """The constituents, outermost first: label, first word, and the word after the last one."""
+        yield self.label, start, start + len(self.leaves())
+        for child in self.children:
+            if isinstance(child, Tree):
+                yield from child.spans(start)
+            start += 1 if isinstance(child, Leaf) else len(child.leaves())
+
     def labels(self) -> set[str]:
         """The labels of all constituents."""
-        return {self.label}.union(*(child.labels() for child in self.children if isinstance(child, Tree)))
+        return {label for label, _, _ in self.spans()}
 
     def __str__(self) -> str:
         """In brackets, in one line, with the root node that treebanks have."""
@@ -224,19 +229,10 @@ def _brackets(node: Tree | Leaf) -> str:
 
 def linearize(tree: Tree) -> list[str]:
     """The brackets and the words of a tree in order."""
-    tokens: list[str] = []
-
-    def visit(node: Tree) -> None:
-        tokens.append(f"({node.label}")
-        for child in node.children:
-            if isinstance(child, Leaf):
-                tokens.append(child.word)
-            else:
-                visit(child)
-        tokens.append(f"){node.label}")
-
-    visit(tree)
-    return tokens
+    tokens = [f"({tree.label}"]
+    for child in tree.children:
+        tokens += [child.word] if isinstance(child, Leaf) else linearize(child)
+    return [*tokens, f"){tree.label}"]
 
 
 def delinearize(tokens: Iterable[str]) -> Tree:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,8 @@ from transduce.models.model import Model, ModelConfig
 from transduce.nn.dropout import Dropout
 from transduce.nn.lookup import lookup
 from transduce.nn.segments import Segments
+from transduce.predecessors.recurrent import PaddedMemory
+from transduce.predecessors.variants import masked_softmax
 
 SCALE = math.sqrt(0.5)
 """Factor on the sum of two vectors that keeps their variance (ConvS2S, section 3.5)."""
@@ -57,19 +59,6 @@ class GatedConvolution(nn.Module):
         return F.glu(self.taps(seen_RTD.flatten(1))), seen_RTD[:, 1:]
 
 
-class Source(NamedTuple):
-    """The encoder's output: the keys and the values of every attention."""
-
-    keys_ND: Tensor
-    values_ND: Tensor
-    segments: Segments
-
-    def padded(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys and values (B, S, D), and which of them are tokens (B, S)."""
-        layout = self.segments.layout
-        return layout.pad(self.keys_ND), layout.pad(self.values_ND), layout.real_BT
-
-
 class ConvolutionalAttention(nn.Module):
     """The attention of one decoder layer of ConvS2S: dot products, without a scale, with one head.
 
@@ -85,30 +74,30 @@ class ConvolutionalAttention(nn.Module):
             nn.init.normal_(linear.weight, std=d_model**-0.5)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, x_MD: Tensor, token_MD: Tensor, segments: Segments, source: Source) -> Tensor:
+    def forward(self, x_MD: Tensor, token_MD: Tensor, segments: Segments, memory: PaddedMemory) -> Tensor:
         """(M, D) states to (M, D)."""
         q_BTD = segments.layout.pad(self._query(x_MD, token_MD))
-        return segments.layout.unpad(self.attend(q_BTD, *source.padded()))
+        return segments.layout.unpad(self._attend(q_BTD, memory))
 
-    def weights(self, x_MD: Tensor, token_MD: Tensor, segments: Segments, source: Source) -> Tensor:
+    def weights(self, x_MD: Tensor, token_MD: Tensor, segments: Segments, memory: PaddedMemory) -> Tensor:
         """The attention weights of `forward`, as (B, 1, T, S), zero outside the segments."""
-        q_BTD, (k_BSD, _, real_BS) = segments.layout.pad(self._query(x_MD, token_MD)), source.padded()
-        allowed_BTS = segments.layout.real_BT[:, :, None] & real_BS[:, None]
-        weights_BTS = (q_BTD @ k_BSD.transpose(1, 2)).masked_fill(~allowed_BTS, -torch.inf).softmax(dim=-1)
-        return weights_BTS.masked_fill(~allowed_BTS, 0.0)[:, None]
+        q_BTD = segments.layout.pad(self._query(x_MD, token_MD))
+        allowed_BTS = segments.layout.real_BT[:, :, None] & memory.mask_B1S
+        return masked_softmax(q_BTD @ memory.k_BSD.transpose(1, 2), allowed_BTS)[:, None]
 
-    def step(self, x_RD: Tensor, token_RD: Tensor, k_BSD: Tensor, v_BSD: Tensor, real_BS: Tensor) -> Tensor:
+    def step(self, x_RD: Tensor, token_RD: Tensor, memory: PaddedMemory) -> Tensor:
         """`forward` for one new token per row; the rows of a sentence are adjacent."""
-        q_BWD = self._query(x_RD, token_RD).view(len(k_BSD), -1, k_BSD.shape[-1])
-        return self.attend(q_BWD, k_BSD, v_BSD, real_BS).flatten(0, 1)
+        q_BWD = self._query(x_RD, token_RD).view(len(memory.k_BSD), -1, memory.k_BSD.shape[-1])
+        return self._attend(q_BWD, memory).flatten(0, 1)
 
-    def attend(self, q_BTD: Tensor, k_BSD: Tensor, v_BSD: Tensor, real_BS: Tensor) -> Tensor:
+    def _attend(self, q_BTD: Tensor, memory: PaddedMemory) -> Tensor:
         """What the queries attend to, (B, T, D); a sentence without source tokens gets the bias only."""
+        mask_B1S = memory.mask_B1S
         context_BTD = F.scaled_dot_product_attention(
-            q_BTD[:, None], k_BSD[:, None], v_BSD[:, None], attn_mask=real_BS[:, None, None], scale=1.0
+            q_BTD[:, None], memory.k_BSD[:, None], memory.v_BSD[:, None], attn_mask=mask_B1S[:, None], scale=1.0
         )[:, 0]
         # A mean of m vectors with equal weights has 1/m of their variance (section 3.5).
-        context_BTD = context_BTD * real_BS.sum(dim=1).to(context_BTD.dtype).sqrt()[:, None, None]
+        context_BTD = context_BTD * mask_B1S.sum(dim=2, keepdim=True).to(context_BTD.dtype).sqrt()
         return self.out(context_BTD)
 
     def _query(self, x_MD: Tensor, token_MD: Tensor) -> Tensor:
@@ -154,10 +143,7 @@ class ConvolutionalConfig(ModelConfig):
 class ConvolutionalState:
     """The state of incremental decoding. The rows of a sentence are adjacent; all sentences have the same number."""
 
-    k_BSD: Tensor
-    v_BSD: Tensor
-    real_BS: Tensor
-    """True at source tokens."""
+    memory: PaddedMemory
     before: list[Tensor]
     """The last inputs (R, kernel_width - 1, D) of each decoder layer, zeros before the first token."""
     position: int
@@ -173,18 +159,16 @@ class DecoderBlock(nn.Module):
         self.attention = ConvolutionalAttention(config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_MD: Tensor, token_MD: Tensor, segments: Segments, source: Source) -> Tensor:
+    def forward(self, x_MD: Tensor, token_MD: Tensor, segments: Segments, memory: PaddedMemory) -> Tensor:
         """(M, D) to (M, D)."""
         y_MD = self.convolution(self.dropout(x_MD), segments)
-        context_MD = self.attention(y_MD, token_MD, segments, source)
+        context_MD = self.attention(y_MD, token_MD, segments, memory)
         return (x_MD + (y_MD + context_MD) * SCALE) * SCALE
 
-    def step(
-        self, x_RD: Tensor, token_RD: Tensor, before_RTD: Tensor, state: ConvolutionalState
-    ) -> tuple[Tensor, Tensor]:
+    def step(self, x_RD: Tensor, token_RD: Tensor, before_RTD: Tensor, memory: PaddedMemory) -> tuple[Tensor, Tensor]:
         """`forward` for one new token per row, and the inputs to remember for the next one."""
         y_RD, before_RTD = self.convolution.step(x_RD, before_RTD)
-        context_RD = self.attention.step(y_RD, token_RD, state.k_BSD, state.v_BSD, state.real_BS)
+        context_RD = self.attention.step(y_RD, token_RD, memory)
         return (x_RD + (y_RD + context_RD) * SCALE) * SCALE, before_RTD
 
 
@@ -214,26 +198,27 @@ class ConvolutionalModel(Model):
     def forward(self, batch: Batch) -> Tensor:
         """The decoder's output for the stream `tgt`, given the stream `src`."""
         src, tgt = batch["src"], batch["tgt"]
-        source = self.encode(src)
+        memory = self.encode(src)
         token_MD = self._embed(tgt.ids_N, tgt.segments.position_N, self.tgt_positions_TD)
         x_MD = token_MD
         for block in self.decoder:
-            x_MD = block(x_MD, token_MD, tgt.segments, source)
+            x_MD = block(x_MD, token_MD, tgt.segments, memory)
         hidden_MD = self.dropout(x_MD)
         return hidden_MD if batch.positions_L is None else hidden_MD[batch.positions_L]
 
-    def encode(self, src: Stream) -> Source:
+    def encode(self, src: Stream) -> PaddedMemory:
         token_ND = self._embed(src.ids_N, src.segments.position_N, self.src_positions_TD)
         x_ND = token_ND
         for convolution in self.encoder:
             x_ND = (x_ND + convolution(self.dropout(x_ND), src.segments)) * SCALE
-        return Source(x_ND, (x_ND + token_ND) * SCALE, src.segments)
+        layout = src.segments.layout
+        return PaddedMemory(layout.pad(x_ND), layout.pad((x_ND + token_ND) * SCALE), layout.real_BT[:, None])
 
     def start(self, src: Stream) -> ConvolutionalState:
         """Encode the sources; the state has one row for each."""
-        config, (k_BSD, v_BSD, real_BS) = self.config, self.encode(src).padded()
-        before_BTD = k_BSD.new_zeros(len(k_BSD), config.kernel_width - 1, config.d_model)
-        return ConvolutionalState(k_BSD, v_BSD, real_BS, [before_BTD] * config.decoder_layers, position=0)
+        config, memory = self.config, self.encode(src)
+        before_BTD = memory.k_BSD.new_zeros(len(memory.k_BSD), config.kernel_width - 1, config.d_model)
+        return ConvolutionalState(memory, [before_BTD] * config.decoder_layers, position=0)
 
     def step(self, token_R: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
         """Process one token per row; returns the logits (R, V) of the next token, and the new state."""
@@ -241,19 +226,14 @@ class ConvolutionalModel(Model):
         x_RD, before = token_RD, []
         for block, before_RTD in zip(self.decoder, state.before, strict=True):
             assert isinstance(block, DecoderBlock)
-            x_RD, new_RTD = block.step(x_RD, token_RD, before_RTD, state)
+            x_RD, new_RTD = block.step(x_RD, token_RD, before_RTD, state.memory)
             before.append(new_RTD)
         return F.linear(x_RD, self.output_weight_VD), replace(state, before=before, position=state.position + 1)
 
     def reorder(self, state: ConvolutionalState, index_BW: Tensor) -> ConvolutionalState:
         """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""
-        row_R, sentences = index_BW.flatten(), len(state.k_BSD)
-        before = [before_RTD.index_select(0, row_R) for before_RTD in state.before]
-        if len(index_BW) == sentences:
-            return replace(state, before=before)
-        kept_B = index_BW[:, 0] // (len(state.before[0]) // sentences)
-        k_BSD, v_BSD, real_BS = (x.index_select(0, kept_B) for x in (state.k_BSD, state.v_BSD, state.real_BS))
-        return replace(state, k_BSD=k_BSD, v_BSD=v_BSD, real_BS=real_BS, before=before)
+        before = [before_RTD.index_select(0, index_BW.flatten()) for before_RTD in state.before]
+        return replace(state, memory=state.memory.reorder(index_BW, len(state.before[0])), before=before)
 
     @property
     def output_weight_VD(self) -> Tensor:

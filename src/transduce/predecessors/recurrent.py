@@ -106,17 +106,20 @@ class RecurrentAttention(nn.Module):
 
 @dataclass
 class PaddedMemory:
-    """The encoder's output of each sentence, padded, with the keys of the attention over it."""
+    """The keys and values of the attention over each sentence's encoder output, padded."""
 
-    memory_BSD: Tensor
-    k_BSK: Tensor
+    k_BSD: Tensor
+    v_BSD: Tensor
     mask_B1S: Tensor
     """True at source tokens."""
 
-    def select(self, sentence_B: Tensor) -> "PaddedMemory":
-        """The memory of these sentences."""
-        parts = (self.memory_BSD, self.k_BSK, self.mask_B1S)
-        return PaddedMemory(*(part.index_select(0, sentence_B) for part in parts))
+    def reorder(self, index_BW: Tensor, rows: int) -> "PaddedMemory":
+        """The memory of the sentences that are left, as in `Decoder.reorder`; there were this many rows."""
+        sentences = len(self.mask_B1S)
+        if len(index_BW) == sentences:
+            return self
+        kept_B = index_BW[:, 0] // (rows // sentences)
+        return PaddedMemory(*(x.index_select(0, kept_B) for x in (self.k_BSD, self.v_BSD, self.mask_B1S)))
 
 
 class AttentiveLayer(nn.Module):
@@ -134,7 +137,7 @@ class AttentiveLayer(nn.Module):
     def memory(self, memory_ND: Tensor, segments: Segments) -> PaddedMemory:
         """The encoder's output as `step` takes it."""
         memory_BSD = segments.layout.pad(memory_ND)
-        return PaddedMemory(memory_BSD, self.attention.key(memory_BSD), segments.layout.real_BT[:, None])
+        return PaddedMemory(self.attention.key(memory_BSD), memory_BSD, segments.layout.real_BT[:, None])
 
     def forward(
         self, x_MD: Tensor, segments: Segments, memory_ND: Tensor, memory_segments: Segments, state: State
@@ -156,8 +159,8 @@ class AttentiveLayer(nn.Module):
         The rows of a sentence are adjacent and share its memory.
         """
         state_BWD = state[0].view(len(memory.mask_B1S), -1, state[0].shape[-1])
-        weights_BWS = self.attention.align(state_BWD, memory.k_BSK, memory.mask_B1S)
-        context_RD = (weights_BWS @ memory.memory_BSD).flatten(0, 1)
+        weights_BWS = self.attention.align(state_BWD, memory.k_BSD, memory.mask_B1S)
+        context_RD = (weights_BWS @ memory.v_BSD).flatten(0, 1)
         new = self.cell(torch.cat([x_RD, context_RD], dim=-1), state if len(state) == 2 else state[0])
         return context_RD, new if isinstance(new, tuple) else (new,), weights_BWS.flatten(0, 1)
 
@@ -278,12 +281,9 @@ class RecurrentModel(Model):
 
     def reorder(self, state: RecurrentState, index_BW: Tensor) -> RecurrentState:
         """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""
-        memory, row_R = state.memory, index_BW.flatten()
-        sentences = len(memory.mask_B1S)
-        if len(index_BW) < sentences:
-            memory = memory.select(index_BW[:, 0] // (len(state.layers[0][0]) // sentences))
+        row_R = index_BW.flatten()
         layers = [tuple(part_RD.index_select(0, row_R) for part_RD in parts) for parts in state.layers]
-        return RecurrentState(memory, layers)
+        return RecurrentState(state.memory.reorder(index_BW, len(state.layers[0][0])), layers)
 
     @property
     def output_weight_VD(self) -> Tensor:

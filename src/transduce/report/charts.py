@@ -37,19 +37,21 @@ def line_chart(
     log: bool = False,
     best: float | None = None,
     unit: str = "step",
+    log_log: bool = False,
 ) -> str:
     """A titled chart of values over steps, or another unit, with a crosshair; an empty string if there are no values.
 
     `log` adds a switch to a logarithmic axis, if all values are positive. `best` is the step of the best checkpoint.
+    With `log_log`, both axes are logarithmic, and all numbers are positive.
     """
     series = [curve for curve in series if curve.points]
     if not series:
         return ""
     legend = " ".join(f'<span class="key {curve.style}">{escape(curve.name)}</span>' for curve in series)
-    drawings = [_Drawing(series, number, best, unit, log=False).svg(title)]
+    drawings = [_Drawing(series, number, best, unit, "log-log" if log_log else "linear").svg(title)]
     switch = ""
     if log and min(y for curve in series for _, y in curve.points) > 0:
-        drawings.append(_Drawing(series, number, best, unit, log=True).svg(f"{title}, logarithmic"))
+        drawings.append(_Drawing(series, number, best, unit, "logarithmic").svg(f"{title}, logarithmic"))
         name = f"log-{zlib.crc32(title.encode()):x}"
         switch = f'<input class="log" type="checkbox" id="{name}"><label class="log" for="{name}">log scale</label>'
     return f"<figure>{switch}<figcaption><b>{escape(title)}</b> {legend}</figcaption>{''.join(drawings)}</figure>"
@@ -58,20 +60,26 @@ def line_chart(
 class _Drawing:
     """One version of a chart."""
 
-    def __init__(self, series: Sequence[Series], number: Number, best: float | None, unit: str, *, log: bool) -> None:
-        self._series, self._number, self._best, self._unit, self._is_log = series, number, best, unit, log
+    def __init__(self, series: Sequence[Series], number: Number, best: float | None, unit: str, kind: str) -> None:
+        self._series, self._number, self._best, self._unit, self._kind = series, number, best, unit, kind
         ys = [y for curve in series for _, y in curve.points]
+        self._is_log = kind != "linear"
         self._y_ticks = _log_ticks(min(ys), max(ys)) if self._is_log else _ticks(min(0, *ys), max(ys))
-        self._x_span = max(x for curve in series for x, _ in curve.points) or 1
+        xs = sorted({x for curve in series for x, _ in curve.points})
+        self._x_span = xs[-1] or 1
+        self._x_ticks = xs[:: -(-len(xs) // 6)] if kind == "log-log" else _ticks(0, self._x_span)
         self._left = 12 + _CHARACTER * max(len(_tick_label(tick)) for tick in self._y_ticks)
 
     def svg(self, name: str) -> str:
         parts = "".join([*self._grid(), *self._lines(), *self._crosshair()])
-        kind = f'class="{"logarithmic" if self._is_log else "linear"}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-        return f'<svg {kind} role="img" aria-label="{escape(name)}">{parts}</svg>'
+        box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+        return f'<svg class="{self._kind}" {box} role="img" aria-label="{escape(name)}">{parts}</svg>'
 
     def _x(self, x: float) -> float:
-        return round(self._left + (_WIDTH - self._left - _RIGHT) * x / self._x_span, 1)
+        share = x / self._x_span
+        if self._kind == "log-log":
+            share = math.log(x / self._x_ticks[0]) / (math.log(self._x_span / self._x_ticks[0]) or 1)
+        return round(self._left + (_WIDTH - self._left - _RIGHT) * share, 1)
 
     def _y(self, y: float) -> float:
         low, high = self._y_ticks[0], self._y_ticks[-1]
@@ -84,9 +92,9 @@ class _Drawing:
             y = self._y(tick)
             yield f'<line class="grid" x1="{self._left}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>'
             yield f'<text class="tick" x="{self._left - 6}" y="{y + 4}" text-anchor="end">{_tick_label(tick)}</text>'
-        for tick in _ticks(0, self._x_span):
+        for tick in self._x_ticks:
             if tick <= self._x_span:
-                x, label = self._x(tick), step_label(tick)
+                x, label = self._x(tick), f"{tick:g}" if self._kind == "log-log" else step_label(tick)
                 # A label that is centred at the right edge would be cut off.
                 anchor = "end" if x + _CHARACTER * len(label) / 2 > _WIDTH else "middle"
                 x = min(x, _WIDTH - 2) if anchor == "end" else x

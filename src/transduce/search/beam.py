@@ -40,7 +40,6 @@ class BeamState:
     """Log-probability divided by the length penalty; -inf in unused rows."""
 
     def keep(self, index: list[int], index_B: Tensor) -> None:
-        """Keep only the sentences with these indices."""
         self.sentence_B = [self.sentence_B[i] for i in index]
         for name, value in vars(self).items():
             if isinstance(value, Tensor):

@@ -15,7 +15,6 @@ from transduce.search.decoder import (
     SearchSteps,
     block_repeated_ngrams,
     forbid_end,
-    last_result,
     length_penalty,
 )
 from transduce.tokenizers.tokenizer import BOS, EOS
@@ -36,7 +35,6 @@ class GreedyDecoder(Decoder, Protocol):
 
 
 def greedy_choice(log_prob_RV: Tensor) -> Tensor:
-    """The most likely token of each row."""
     return log_prob_RV.argmax(-1)
 
 
@@ -116,7 +114,7 @@ def roll_out_steps(
     first: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
 ) -> Iterator[RollOutStep]:
-    """Generate `rows` outputs for each sentence, step by step; see `roll_out`.
+    """Generate `rows` outputs for each sentence, step by step.
 
     `first` is the first token that the decoder processes for each sentence; by default BOS.
     """
@@ -153,7 +151,9 @@ def roll_out_steps(
                 allowed_RV.masked_fill_(~fits_BWV.flatten(0, 1), -torch.inf)
             token_BW = choose(allowed_RV).view(len(sentences), rows)
             if prefixes:
-                _force_prefixes(token_BW, [prefixes[sentence] for sentence in sentences], t)
+                for index, prefix in enumerate(prefixes[sentence] for sentence in sentences):
+                    if t < len(prefix):
+                        token_BW[index] = prefix[t]
             token_BW = token_BW.masked_fill(finished_BW | (limit_B1 == t), EOS)
             log_prob_R = log_prob_RV.gather(1, token_BW.view(-1, 1))
         generated_BWT[:, :, t] = token_BW
@@ -175,13 +175,6 @@ def roll_out_steps(
             )
 
 
-def roll_out(
-    decoder: Decoder, source: Any, limits: Sequence[int], choose: Choose, *, alpha: float, **options: Any
-) -> list[list[Hypothesis]]:
-    """All steps of `roll_out_search` at once."""
-    return last_result(roll_out_search(decoder, source, limits, choose, alpha=alpha, **options))
-
-
 def roll_out_search(
     decoder: Decoder, source: Any, limits: Sequence[int], choose: Choose, *, alpha: float, **options: Any
 ) -> SearchSteps:
@@ -194,12 +187,6 @@ def roll_out_search(
                 results[step.sentences[index]] = ranked
         yield
     return results
-
-
-def _force_prefixes(token_BW: Tensor, prefixes: list[Sequence[int]], t: int) -> None:
-    for index, prefix in enumerate(prefixes):
-        if t < len(prefix):
-            token_BW[index] = prefix[t]
 
 
 def _ranked(generated_WT: Tensor, log_prob_W: Tensor, alpha: float) -> list[Hypothesis]:

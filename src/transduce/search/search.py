@@ -13,17 +13,10 @@ from transduce.search.sampling import greedy_choice, roll_out_search, sampler
 
 
 def search(
-    decoder: Decoder,
-    source: Any,
-    limits: Sequence[int],
-    config: SearchConfig,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    device: torch.device | str = "cpu",
-    constraint: Constraint | None = None,
-    symbols: SymbolRule | None = None,
+    decoder: Decoder, source: Any, limits: Sequence[int], config: SearchConfig, **options: Any
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each sentence, best first; those of sentence b have at most limits[b] tokens."""
-    return last_result(search_steps(decoder, source, limits, config, prefixes, device, constraint, symbols))
+    """All steps of `search_steps` at once."""
+    return last_result(search_steps(decoder, source, limits, config, **options))
 
 
 def search_steps(
@@ -36,7 +29,7 @@ def search_steps(
     constraint: Constraint | None = None,
     symbols: SymbolRule | None = None,
 ) -> SearchSteps:
-    """The same, one token of each hypothesis at a time."""
+    """Search for the hypotheses of each sentence, best first; those of sentence b have at most limits[b] tokens."""
     common: dict[str, Any] = {
         "alpha": config.length_penalty, "min_length": config.min_length, "no_repeat": config.no_repeat,
         "prefixes": prefixes, "device": device, "constraint": constraint, "symbols": symbols,

@@ -23,7 +23,7 @@ from transduce.serve.metrics import ServerMetrics
 from transduce.serve.middleware import AdmissionMiddleware, ServerState
 from transduce.serve.request_parsing import ErrorResponse, validation_message
 from transduce.serve.scheduler import Scheduler
-from transduce.serve.served_models import Detector, ServedModels
+from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import TranslationService
 from transduce.serve.v1 import v1_routes
 from transduce.serve.workers import Lane, Workers
@@ -80,7 +80,7 @@ def make_app(
         redoc_url=None,
     )
     service = TranslationService(scheduler, limits, workers)
-    detector = Detector(models)
+    detector = models.detector()
     jobs = DocumentJobs(service, models, detector)
     if models.models:
         app.include_router(libretranslate_routes(service, models, keys, detector, suggestions))
@@ -143,22 +143,18 @@ def _add_monitoring_routes(
 def _add_error_handlers(app: FastAPI) -> None:
     """Answer every error with `{"error": message}`."""
 
-    @app.exception_handler(HttpError)
-    async def http_error(_: Request, error: HttpError) -> Response:
-        return JSONResponse({"error": error.message}, error.status, error.headers)
+    async def answer(_: Request, error: Exception) -> Response:
+        status, message = 500, "internal error"
+        headers: Mapping[str, str] | None = None
+        if isinstance(error, HttpError):
+            status, message, headers = error.status, error.message, error.headers
+        elif isinstance(error, HTTPException):
+            status, message, headers = error.status_code, str(error.detail), error.headers
+        elif isinstance(error, RequestValidationError):
+            status, message = 400, validation_message(error)
+        elif isinstance(error, TransduceError):
+            status, message = 400, str(error)
+        return JSONResponse({"error": message}, status, headers)
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid_request(_: Request, error: RequestValidationError) -> Response:
-        return JSONResponse({"error": validation_message(error)}, 400)
-
-    @app.exception_handler(HTTPException)
-    async def framework_error(_: Request, error: HTTPException) -> Response:
-        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
-
-    @app.exception_handler(TransduceError)
-    async def unusable_request(_: Request, error: TransduceError) -> Response:
-        return JSONResponse({"error": str(error)}, 400)
-
-    @app.exception_handler(Exception)
-    async def internal_error(_: Request, __: Exception) -> Response:
-        return JSONResponse({"error": "internal error"}, 500)
+    for kind in (HttpError, HTTPException, RequestValidationError, TransduceError, Exception):
+        app.add_exception_handler(kind, answer)

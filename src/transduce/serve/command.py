@@ -11,7 +11,7 @@ from transduce.cli.messages import announce, log
 from transduce.cli.options import DeviceOption, EngineOption, ThreadsOption, model_option, search_options
 from transduce.search.options import SearchOptions
 
-_NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "py3langid", "python_multipart")
+_NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "python_multipart")
 
 
 @search_options("shortlist")

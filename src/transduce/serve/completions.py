@@ -1,6 +1,7 @@
 """OpenAI's completions interface for language models: POST /v1/completions and GET /v1/models."""
 
 import asyncio
+import dataclasses
 import json
 import secrets
 import time
@@ -27,6 +28,8 @@ _MAX_STOPS = 16
 _UNSUPPORTED = ("frequency_penalty", "logit_bias", "presence_penalty", "suffix")
 _MOST_UNSENT = 256
 """Parts of a stream that wait for the client before others are merged into them."""
+_STEP_TOKENS = 512
+"""Tokens of prompts that the model reads in one step; a longer prompt has a step of its own."""
 _EXAMPLE: dict[str, Any] = {"prompt": "Once upon a time", "max_tokens": 64, "temperature": 0.8}
 
 
@@ -184,7 +187,8 @@ def completion_routes(
         pending.cancel_with(lambda: queue.drop(job))
         parts = _parts(answer, pending)
         if body.stream:
-            return StreamingResponse(_events(answer, parts), media_type="text/event-stream")
+            with_usage = bool(body.stream_options and body.stream_options.include_usage)
+            return StreamingResponse(_events(answer, parts, with_usage), media_type="text/event-stream")
         async for _ in parts:
             pass
         return answer.completion()
@@ -228,22 +232,45 @@ class _Answer:
         self._head: dict[str, Any] = {"id": f"cmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": name}
         count = len(request.prompts) * request.outputs
         self._choices = [Choice(text="", index=index, logprobs=self._no_logprobs()) for index in range(count)]
-        self._prompt_tokens = self._new_tokens = 0
+        self._prompt_lengths: list[int] = []
+        """Number of tokens of each prompt."""
+        self._new_tokens = 0
 
-    def work(self) -> Iterator[Result]:
-        """Generates tokens; with `echo` and `logprobs`, first the scores of the prompts."""
+    def work(self) -> Iterator[Result | None]:
+        """Generates tokens; with `echo`, first the scores of the prompts. None is a step with neither."""
         request = self._request
         sampling = request.model_dump(include={"temperature", "top_p", "top_k", "min_p", "seed"}, exclude_none=True)
         options = cast(SamplingOptions, {"seed": secrets.randbelow(2**31), **sampling})
         self._generator.with_options(options)  # an error if one is out of range
-        stop = stop_texts(request.stops)
-        limits: dict[str, Any] = {"num": request.outputs, "max_tokens": request.limit, "stop": stop}
-        scores = self._scores() if request.echo else iter(())
-        events = self._generator.events(request.prompts, **limits, **options) if request.limit else iter(())
-        return chain(scores, events)
+        stops = stop_texts(request.stops)
+        echo = self._scores() if request.echo else iter(())
+        return chain(echo, self._events(stops, options) if request.limit else ())
 
-    def _scores(self) -> Iterator[list[TextScore]]:
-        yield self._generator.score(self._request.prompts) if self._request.logprobs is not None else []
+    def _scores(self) -> Iterator[list[TextScore] | None]:
+        if self._request.logprobs is None:
+            return iter([[]])
+        return self._generator.score_steps(self._request.prompts, batch_tokens=_STEP_TOKENS)
+
+    def _events(self, stops: list[str], options: SamplingOptions) -> Iterator[GenerationEvent]:
+        request, seed = self._request, options["seed"]
+        for batch in self._batches():
+            options["seed"] = (seed + batch.start) % 2**31
+            prompts = request.prompts[batch.start : batch.stop]
+            events = self._generator.events(
+                prompts, num=request.outputs, max_tokens=request.limit, stop=stops, **options
+            )
+            for event in events:
+                yield dataclasses.replace(event, prompt=batch.start + event.prompt)
+
+    def _batches(self) -> Iterator[range]:
+        """The prompts that the model reads in one step, so that other requests do not wait for long."""
+        start = tokens = 0
+        for index, length in enumerate(self._prompt_lengths):
+            if index > start and tokens + length > _STEP_TOKENS:
+                yield range(start, index)
+                start, tokens = index, 0
+            tokens += length
+        yield range(start, len(self._prompt_lengths))
 
     def count_prompt(self) -> None:
         """Count the tokens of the prompts; an error if one that is continued does not fit in the context."""
@@ -257,7 +284,7 @@ class _Answer:
                     f"this model's maximum context length is {generator.context:,} tokens, too few for a prompt of "
                     f"{tokens:,} and a completion of {limit:,}; shorten the prompt or lower max_tokens",
                 )
-            self._prompt_tokens += tokens
+            self._prompt_lengths.append(tokens)
 
     def add(self, result: Result) -> list[Choice]:
         """Add a result to the choices; returns the parts that it adds."""
@@ -293,22 +320,11 @@ class _Answer:
     def _no_logprobs(self) -> LogProbs | None:
         return None if self._request.logprobs is None else _logprobs([], [], 0)
 
-    def part(self, choice: Choice) -> Completion:
-        """A part of the response, for a stream."""
-        return Completion(**self._head, choices=[choice])
-
-    def last_part(self) -> Completion | None:
-        """The part with the usage, for a stream, if the client wants it."""
-        options = self._request.stream_options
-        return Completion(**self._head, choices=[], usage=self._usage()) if options and options.include_usage else None
-
-    def completion(self) -> Completion:
-        """The complete response."""
-        return Completion(**self._head, choices=self._choices, usage=self._usage())
-
-    def _usage(self) -> Usage:
-        total = self._prompt_tokens + self._new_tokens
-        return Usage(prompt_tokens=self._prompt_tokens, completion_tokens=self._new_tokens, total_tokens=total)
+    def completion(self, choices: list[Choice] | None = None) -> Completion:
+        """The complete response, or with these choices a part of it; the last part has none."""
+        prompts, new = sum(self._prompt_lengths), self._new_tokens
+        usage = Usage(prompt_tokens=prompts, completion_tokens=new, total_tokens=prompts + new)
+        return Completion(**self._head, choices=self._choices if choices is None else choices, usage=usage)
 
 
 def _extend(choice: Choice, part: Choice) -> None:
@@ -343,20 +359,20 @@ async def _parts(answer: _Answer, pending: Pending[Result | None]) -> AsyncItera
         pending.close()
 
 
-async def _events(answer: _Answer, parts: AsyncIterator[Choice]) -> AsyncIterator[str]:
-    """The response as server-sent events."""
+async def _events(answer: _Answer, parts: AsyncIterator[Choice], with_usage: bool) -> AsyncIterator[str]:
+    """The response as server-sent events; the last one has the usage, if the client wants it."""
     unsent = _UnsentParts(parts)
     try:
         async for part in unsent:
-            yield _event(answer.part(part).model_dump_json(exclude={"usage"}))
+            yield _event(answer.completion([part]).model_dump_json(exclude={"usage"}))
     except Exception as error:  # too late for another status
         message = error.message if isinstance(error, HttpError) else "internal error"
         yield _event(json.dumps({"error": message}))
         return
     finally:
         unsent.close()
-    if last := answer.last_part():
-        yield _event(last.model_dump_json())
+    if with_usage:
+        yield _event(answer.completion([]).model_dump_json())
     yield _event("[DONE]")
 
 

@@ -26,8 +26,9 @@ from transduce.files.languages import language_name
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.limits import HttpError, error_location
 from transduce.serve.request_parsing import ERROR_RESPONSES, MULTIPART, content_type, parse_multipart
-from transduce.serve.served_models import AUTO, Detector, ServedModel, ServedModels
+from transduce.serve.served_models import ServedModel, ServedModels
 from transduce.serve.translation_service import SplitTexts, TranslationService
+from transduce.translation.detection import AUTO, Detector
 from transduce.translation.markup import TaggedText
 
 P = ParamSpec("P")

@@ -1,7 +1,7 @@
 """The generation thread: continues the prompts of several requests in turn.
 
-The requests share the thread's time. Small ones have places of their own and a larger share, so that they do not wait
-for large ones.
+Small requests together have a larger share of the thread's time than large ones together, and places of their own: a
+small one waits for one step of a large one at most. Requests of one size share their time.
 """
 
 import logging
@@ -22,7 +22,7 @@ _ACTIVE = 8
 _SMALL = 256
 """Maximum number of tokens of a small request: those of its prompts and of all its outputs."""
 _WEIGHT = 2
-"""How much of `GenerationJob.used_seconds` a second of a large request is."""
+"""How many seconds a second of a large request counts."""
 
 Result: TypeAlias = Union["GenerationEvent", "list[TextScore]"]
 """A token, or the scores of the prompts."""
@@ -34,14 +34,14 @@ _log = logging.getLogger(__name__)
 class GenerationJob:
     """The work of one request."""
 
-    results: Iterator[Result]
-    """Advanced on the thread of the queue only."""
+    results: Iterator[Result | None]
+    """Advanced on the thread of the queue only; None is a step without a result."""
     deliver: Callable[[Result | Exception | None], None]
     """Called on the thread of the queue with every result, and after the last one with None."""
     tokens: int
     """Upper bound on the number of tokens of the prompts and all outputs."""
     used_seconds: float = 0.0
-    """Weighted time of the thread used so far; the job with the least is next."""
+    """Time of the thread used so far; of the jobs of its size, the one with the least is next."""
 
     @property
     def small(self) -> bool:
@@ -55,11 +55,14 @@ class GenerationQueue:
     def __init__(self, max_waiting: int) -> None:
         self._max_waiting = max_waiting
         self._changed = threading.Condition()
-        self._active: deque[GenerationJob] = deque()
+        self._active: dict[bool, list[GenerationJob]] = {True: [], False: []}
+        """The small and the large jobs that are continued in turn."""
+        self._used = {True: 0.0, False: 0.0}
+        """Weighted time of the thread that all small, and all large, jobs have used so far."""
         self._waiting: deque[GenerationJob] = deque()
         self._dropped: set[GenerationJob] = set()
         self._least_used = 0.0
-        """Weighted seconds that the job chosen last had used when it was chosen."""
+        """Weighted seconds that the jobs of the size chosen last had used when it was chosen."""
         self._closing = False
         self._step_started: float | None = None
         self._thread: threading.Thread | None = None
@@ -97,38 +100,47 @@ class GenerationQueue:
 
     def _run(self) -> None:
         while (job := self._next()) is not None:
-            result: Result | Exception | None
+            result: Result | Exception | None = None
+            ended = True
             start = self._step_started = perf_counter()
             try:
-                result = next(job.results, None)
+                result = next(job.results)
+                ended = False
+            except StopIteration:
+                pass
             except Exception as error:
                 _log.error("generation failed: %s", error_location(error))
                 result = error
-            job.used_seconds += (perf_counter() - start) * (1 if job.small else _WEIGHT)
+            seconds = perf_counter() - start
+            job.used_seconds += seconds
+            self._used[job.small] += seconds * (1 if job.small else _WEIGHT)
             self._step_started = None
-            job.deliver(result)
-            if result is not None and not isinstance(result, Exception):
+            if ended or result is not None:
+                job.deliver(result)
+            if not ended:
                 with self._changed:
-                    self._active.append(job)
+                    self._active[job.small].append(job)
 
     def _next(self) -> GenerationJob | None:
         """The job whose turn it is; None if the queue is closed and empty."""
         with self._changed:
             while True:
-                for jobs in (self._active, self._waiting):
+                for jobs in (*self._active.values(), self._waiting):
                     for job in [job for job in jobs if job in self._dropped]:
                         jobs.remove(job)
                 self._dropped.clear()
-                for small in (True, False):
-                    places = _ACTIVE - sum(job.small == small for job in self._active)
-                    for job in [job for job in self._waiting if job.small == small][:places]:
+                for small, active in self._active.items():
+                    for job in [job for job in self._waiting if job.small == small][: _ACTIVE - len(active)]:
                         self._waiting.remove(job)
-                        job.used_seconds = self._least_used  # waiting earns no priority
-                        self._active.append(job)
-                if self._active:
-                    job = min(self._active, key=lambda job: job.used_seconds)
-                    self._active.remove(job)
-                    self._least_used = job.used_seconds
+                        if not active:  # idle time earns no priority
+                            self._used[small] = max(self._used[small], self._least_used)
+                        job.used_seconds = min((other.used_seconds for other in active), default=0.0)
+                        active.append(job)
+                if sizes := [small for small, active in self._active.items() if active]:
+                    small = min(sizes, key=self._used.__getitem__)
+                    self._least_used = self._used[small]
+                    job = min(self._active[small], key=lambda job: job.used_seconds)
+                    self._active[small].remove(job)
                     return job
                 if self._closing:
                     return None

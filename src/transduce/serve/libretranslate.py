@@ -20,8 +20,9 @@ from transduce.serve.api_keys import ApiKeys
 from transduce.serve.documents import document_suffixes
 from transduce.serve.limits import HttpError
 from transduce.serve.request_parsing import ERROR_RESPONSES, FORMS, JSON, Texts, read_json_or_form, request_body
-from transduce.serve.served_models import AUTO, DETECTION_COST, Detector, ServedModel, ServedModels
+from transduce.serve.served_models import ServedModel, ServedModels
 from transduce.serve.translation_service import RequestLine, SplitTexts, TranslationService
+from transduce.translation.detection import AUTO, DETECTION_COST, Detector
 from transduce.translation.markup import TaggedText
 from transduce.translation.projection import project
 
@@ -146,7 +147,9 @@ def libretranslate_routes(
         if body.source == AUTO:
             plain = texts if pages is None else [" ".join(text.text for text in page.texts) for page in pages]
             service.check_size(plain)  # detection takes time for each text
-            ranked = await workers.run(DETECTION_COST * len(plain), detector.sources, plain, body.target)
+            ranked = await workers.run(
+                DETECTION_COST * len(plain), lambda: [detector.source(text, body.target) for text in plain]
+            )
             languages = [language for language, _ in ranked]
             if AUTO not in languages:
                 detected = [_detected(language, probability) for language, probability in ranked]

@@ -44,8 +44,8 @@ _RUNNING = 4
 """Number of requests of its largest size that a queue runs at once: each slows down the others."""
 _OLDEST_EVERY = 4
 """Of this many jobs, or sessions, one is of the oldest request; the others are of the one with the least work."""
-_COMPLETED_TOKENS = 512
-"""Number of output tokens of jobs that are completed together."""
+_COMPLETED_TOKENS = 128
+"""Number of output tokens that are aligned, and whose confidence is estimated, in one step."""
 
 JobHypotheses = list[tuple[int, list[Hypothesis]]]
 """The index of each finished job within its request, with its hypotheses."""
@@ -92,33 +92,25 @@ class ScheduledRequest:
         return self.completion.request if self.completion else self
 
     def completions(self, finished: JobHypotheses) -> "Iterator[Completion]":
-        """What follows the search of jobs, in portions of about equal cost."""
+        """What follows the search of jobs."""
         for align in (False, True):
-            portion, tokens = JobHypotheses(), 0
-            for index, best in finished:
-                if (index in self.aligned) == align:
-                    portion.append((index, best))
-                    tokens += sum(len(hypothesis.tokens) for hypothesis in best)
-                    if tokens >= _COMPLETED_TOKENS:
-                        yield Completion(self, align, portion)
-                        portion, tokens = JobHypotheses(), 0
-            if portion:
-                yield Completion(self, align, portion)
+            if jobs := [(index, best) for index, best in finished if (index in self.aligned) == align]:
+                yield Completion(self, align, jobs)
 
 
 class Completion:
-    """Makes translations of the hypotheses of jobs, with searches in between."""
+    """Makes translations of the hypotheses of jobs in small steps, with searches in between."""
 
     def __init__(self, request: ScheduledRequest, align: bool, finished: JobHypotheses) -> None:
         self.request, self._indices = request, [index for index, _ in finished]
         jobs = [request.jobs[index] for index in self._indices]
         self._work: Searches[list[list[Translation]]] = request.translator.translation_searches(
-            jobs, [best for _, best in finished], request.config, align, request.confidence
+            jobs, [best for _, best in finished], request.config, align, request.confidence, _COMPLETED_TOKENS
         )
         self._hypotheses: dict[int, list[Hypothesis]] | None = None
         """What the searches have found so far; None before the first step."""
         self._needed = 0
-        self.translations: JobTranslations = []
+        self.translations: JobTranslations | None = None
         """When the work is finished, the translations of the jobs."""
 
     def add(self, found: JobHypotheses) -> bool:
@@ -128,21 +120,20 @@ class Completion:
         return len(self._hypotheses) == self._needed
 
     def advance(self) -> ScheduledRequest | None:
-        """Work until searches are needed, which are returned; None if the work is finished."""
+        """Work for one step; returns the searches that the next one needs."""
         request = self.request
         try:
-            jobs: Sequence[Segment] = ()
-            while not jobs:
-                if self._hypotheses is None:
-                    jobs, config = next(self._work)
-                else:
-                    found = [self._hypotheses[index] for index in range(self._needed)]
-                    jobs, config = self._work.send(found)
-                self._hypotheses, self._needed = {}, len(jobs)
+            if self._hypotheses is None:
+                jobs, config = next(self._work)
+            else:
+                jobs, config = self._work.send([self._hypotheses[index] for index in range(self._needed)])
         except StopIteration as result:
             self.translations = list(zip(self._indices, result.value, strict=True))
             return None
-        return ScheduledRequest(request.translator, config, jobs, (), request.deliver, completion=self)
+        self._hypotheses, self._needed = {}, len(jobs)
+        return (
+            ScheduledRequest(request.translator, config, jobs, (), request.deliver, completion=self) if jobs else None
+        )
 
 
 @dataclass(frozen=True)
@@ -212,10 +203,13 @@ class EngineQueue:
 
     def drop(self, request: ScheduledRequest) -> int:
         """Remove a request from the queue, and from the session at its next step; returns the number of its jobs."""
-        waiting = [
-            other for requests in self._waiting.values() for other in requests if other.client_request is request
-        ]
-        removed = sum([self._remove_waiting(other) for other in waiting])
+        removed = 0
+        for group, requests in list(self._waiting.items()):
+            for other in [other for other in requests if other.client_request is request]:
+                requests.remove(other)
+                removed += len(other.jobs) - other.started
+            if not requests:
+                del self._waiting[group]
         for key in [key for key, (other, _) in self._running.items() if other.client_request is request]:
             self._remove_running(key)
             self._dropped.append(key)
@@ -306,16 +300,6 @@ class EngineQueue:
     def _choose_oldest(self) -> bool:
         return not self._small or self._choices % _OLDEST_EVERY == _OLDEST_EVERY - 1
 
-    def _remove_waiting(self, request: ScheduledRequest) -> int:
-        group = self._group_of(request)
-        requests = self._waiting.get(group)
-        if requests is None or request not in requests:
-            return 0
-        requests.remove(request)
-        if not requests:
-            del self._waiting[group]
-        return len(request.jobs) - request.started
-
     def _remove_running(self, key: int) -> tuple[ScheduledRequest, int]:
         request, index = self._running.pop(key)
         self._running_cost -= request.cost(request.jobs[index])
@@ -355,7 +339,8 @@ class Scheduler:
         self._closing = False
         self._step_started: float | None = None
         self._thread = threading.Thread(target=self._run, name="transduce-scheduler", daemon=True)
-        metrics.set_gauges(lambda: self.waiting, lambda: self.running)
+        metrics.waiting.set_function(lambda: self.waiting)
+        metrics.running.set_function(lambda: self.running)
         self._thread.start()
 
     @property
@@ -467,7 +452,7 @@ class Scheduler:
                     queue.complete(request.completion)
 
     def _complete(self, queue: EngineQueue, size: int, completion: Completion) -> None:
-        """Continue a completion, and submit the searches that it needs or deliver its translations."""
+        """Take a step of a completion, and submit the searches that it needs or deliver its translations."""
         start = perf_counter()
         request = completion.request
         try:
@@ -482,13 +467,13 @@ class Scheduler:
                 return
             if searches:
                 self._enqueue(searches, request.translator.repairing_engine(request.config), size)
-                return
-        translations = completion.translations
-        self._metrics.count_translations(
-            sentences=len(translations),
-            source_tokens=sum(len(request.jobs[index].tokens) for index, _ in translations),
-            output_tokens=sum(len(best[0].tokens) for _, best in translations if best),
-        )
+            elif completion.translations is None:
+                queue.complete(completion)
+        if (translations := completion.translations) is None:
+            return
+        self._metrics.sentences.inc(len(translations))
+        self._metrics.source_tokens.inc(sum(len(request.jobs[index].tokens) for index, _ in translations))
+        self._metrics.output_tokens.inc(sum(len(best[0].tokens) for _, best in translations if best))
         request.deliver(translations)
 
     def _fail(self, request: ScheduledRequest, error: Exception) -> None:

@@ -22,10 +22,11 @@ from transduce.serve.api_keys import ApiKeys
 from transduce.serve.documents import document_suffixes
 from transduce.serve.limits import HttpError
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, ErrorResponse, Texts, read_json, request_body
-from transduce.serve.served_models import DETECTION_COST, Detector, ServedModels
+from transduce.serve.served_models import ServedModels
 from transduce.serve.translation_service import PendingTranslation, RequestLine, SplitTexts, TranslationService
 from transduce.tokenizers.symbols import escape
 from transduce.tokenizers.tokenizer import BOS, EOS
+from transduce.translation.detection import DETECTION_COST, Detector
 from transduce.translation.pipeline import output_text
 from transduce.translation.text import Segment
 from transduce.translation.translation import Translation

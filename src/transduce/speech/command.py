@@ -36,7 +36,7 @@ def transcribe(
 
     A long recording is read in parts, which are cut where it is quietest.
     """
-    from transduce.cli.loading import ended_by_signals
+    from transduce.cli.messages import ended_by_signals
 
     with ended_by_signals():
         from transduce.speech.sound import read_sound

@@ -21,6 +21,7 @@ from transduce.files.pairs import Corpus, ReadReport, require_usable
 from transduce.files.readers import Reader, single_file
 from transduce.models.config import EncoderDecoderConfig
 from transduce.nn.dropout import Dropout
+from transduce.nn.positions import marian_sinusoids
 from transduce.nn.segments import Segments
 
 RATE = 16_000
@@ -192,7 +193,7 @@ class Frames(nn.Module):
         self.second = nn.Linear(3 * d_model, d_model)
         self.dropout = Dropout(config.dropout)
         self.register_buffer("filters_FM", mel_filters(config.mel_bins), persistent=False)
-        self.register_buffer("table_TD", side_by_side_sinusoids(self.max_frames // 2, d_model), persistent=False)
+        self.register_buffer("table_TD", marian_sinusoids(self.max_frames // 2, d_model), persistent=False)
 
     def forward(self, sample_N: Tensor, segments: Segments) -> tuple[Tensor, Segments]:
         """Samples as 16-bit integers plus 2^15, packed, to vectors and their segments."""
@@ -244,14 +245,6 @@ def _neighbours(x_MD: Tensor, segments: Segments) -> Tensor:
     before_MD = x_MD.roll(1, 0).masked_fill((position_M == 0)[:, None], 0)
     after_MD = x_MD.roll(-1, 0).masked_fill((position_M == length_M - 1)[:, None], 0)
     return torch.cat([before_MD, x_MD, after_MD], dim=1)
-
-
-def side_by_side_sinusoids(length: int, d_model: int) -> Tensor:
-    """Sinusoids with all sines before all cosines, and wavelengths from 2π to 10,000 · 2π, as in Whisper."""
-    half = d_model // 2
-    rate = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10_000.0) / max(half - 1, 1)))
-    angle = torch.arange(length, dtype=torch.float64)[:, None] * rate
-    return torch.cat([angle.sin(), angle.cos()], dim=1).float()
 
 
 def mel_filters(bins: int) -> Tensor:

@@ -20,7 +20,8 @@ from transduce.speech.command import SEARCH_OPTIONS
 from transduce.speech.sound import RATE, SILENCE, read_speech
 from transduce.speech.transcriber import SpeechOptions, Transcriber
 from transduce.tokenizers.tokenizer import EOS
-from transduce.training.task import Scoring, Task, ValidationScore
+from transduce.training.task import Task, ValidationScore
+from transduce.training.train_config import TrainConfig
 from transduce.training.validation import Validation
 from transduce.translation.task import pack_pairs
 
@@ -108,7 +109,9 @@ class Transcribe(Task):
         source = PackedStream(np.concatenate(sounds, dtype=np.int64, casting="unsafe"), offsets)
         return pack_pairs(source, PackedStream.of(targets, end=EOS))
 
-    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[Any, ...]]) -> str | None:
+    def check_scoring(
+        self, config: TrainConfig, language: str | None, examples: Sequence[tuple[Any, ...]]
+    ) -> str | None:
         """`refusal` tells whether the longest recording fits."""
         self._longest_validated = max((len(samples_N) for samples_N, _ in examples), default=0)
         return None

@@ -180,8 +180,8 @@ class Transcriber(Loaded):
             self._stream(sounds),
             [min(longest, config.max_length or longest)] * len(sounds),
             replace(config, min_length=max(config.min_length, len(prefix))),
-            [prefix] * len(sounds),
-            self.model.device,
+            prefixes=[prefix] * len(sounds),
+            device=self.model.device,
         )
         for best in results:
             if not best:

@@ -3,14 +3,14 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
-from transduce.tokenizers.imported import ImportedTokenizer, load_imported_tokenizer, parse_imported_tokenizer
-from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.features import HOOKS
+from transduce.tokenizers.tokenizer import MAX_BYTES, Tokenizer
 
 
 class AnyTokenizer(Protocol):
@@ -64,13 +64,9 @@ class AnyTokenizer(Protocol):
         """The UTF-8 bytes that an id adds to a text; none for markers."""
 
 
-OneTokenizer = Tokenizer | ImportedTokenizer
-_MAX_BYTES = 1 << 28
+IMPORTED = "tokenizer.json"
+"""The file of a tokenizer of another toolkit (interop/imported_tokenizers.py)."""
 _SIDES = ("source", "target")
-_PARSERS: dict[str, Callable[[bytes], OneTokenizer]] = {
-    Tokenizer.file_name: Tokenizer,
-    ImportedTokenizer.file_name: parse_imported_tokenizer,
-}
 
 
 class TokenizerPair:
@@ -78,22 +74,19 @@ class TokenizerPair:
 
     file_name: ClassVar[str] = "tokenizers.json"
 
-    def __init__(self, source: OneTokenizer, target: OneTokenizer) -> None:
+    def __init__(self, source: AnyTokenizer, target: AnyTokenizer) -> None:
         self.source, self.target = source, target.target
 
     @classmethod
-    def load(cls, path: Path) -> "TokenizerPair":
-        require_file(path, _MAX_BYTES, "two vocabularies can have")
+    def parse(cls, file: bytes) -> "TokenizerPair":
+        """The inverse of `model`."""
         try:
-            content = json.loads(path.read_bytes())
-            source, target = (_read_side(content[side]) for side in _SIDES)
+            content = json.loads(file)
+            return cls(*(_read_side(content[side]) for side in _SIDES))
         except RecursionError:
-            raise ModelError(f"{path}: nested too deeply") from None
+            raise ModelError("nested too deeply") from None
         except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-            raise ModelError(f"{path}: not two vocabularies: {error}") from None
-        except ModelError as error:
-            raise ModelError(f"{path}: {error}") from None
-        return cls(source, target)
+            raise ModelError(f"not two vocabularies: {error}") from None
 
     @property
     def model(self) -> bytes:
@@ -145,17 +138,19 @@ class TokenizerPair:
         return self.source.raw_bytes(token)
 
 
-def _content(tokenizer: OneTokenizer) -> dict[str, str]:
+def _content(tokenizer: AnyTokenizer) -> dict[str, str]:
     return {"file": tokenizer.file_name, "content": base64.b64encode(tokenizer.model).decode()}
 
 
-def _read_side(side: Mapping[str, Any]) -> OneTokenizer:
-    if side["file"] not in _PARSERS:
+def _read_side(side: Mapping[str, Any]) -> AnyTokenizer:
+    if side["file"] not in (Tokenizer.file_name, IMPORTED):
         raise ValueError(f"{side['file']!r:.40} is no file of a vocabulary")
-    return _PARSERS[side["file"]](base64.b64decode(side["content"], validate=True))
+    return _parse(side["file"], base64.b64decode(side["content"], validate=True))
 
 
-TOKENIZER_FILES = tuple(kind.file_name for kind in (TokenizerPair, ImportedTokenizer, Tokenizer))
+_MAX_BYTES = {TokenizerPair.file_name: 1 << 28, IMPORTED: 1 << 27, Tokenizer.file_name: MAX_BYTES}
+"""Limits for the sizes of files: several times the largest in use."""
+TOKENIZER_FILES = tuple(_MAX_BYTES)
 """The files that a tokenizer may be in."""
 
 
@@ -167,9 +162,18 @@ def tokenizer_file(folder: Path) -> Path:
 
 def load_tokenizer(folder: Path) -> AnyTokenizer:
     file = tokenizer_file(folder)
-    if file.name == TokenizerPair.file_name:
-        return TokenizerPair.load(file)
-    return load_imported_tokenizer(file) if file.name == ImportedTokenizer.file_name else Tokenizer.load(file)
+    require_file(file, _MAX_BYTES[file.name], "a vocabulary can have")
+    try:
+        return _parse(file.name, file.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{file}: {error}") from None
+
+
+def _parse(name: str, content: bytes) -> AnyTokenizer:
+    if name == IMPORTED:
+        imported: AnyTokenizer = HOOKS["imported_tokenizer"](content)
+        return imported
+    return TokenizerPair.parse(content) if name == TokenizerPair.file_name else Tokenizer(content)
 
 
 def tokenizer_of_stream(tokenizer: AnyTokenizer, stream: str) -> AnyTokenizer:

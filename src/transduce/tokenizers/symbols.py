@@ -19,7 +19,7 @@ _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
 _SYMBOLS = [chr(code) for code in range(0xE100, 0xE110)]
 SLOTS = _SYMBOLS[:10]
-"""Each stands for a protected span of a sentence; see translation/protect.py."""
+"""Each stands for a protected span of a sentence; see translation/stages/protect.py."""
 FORMALITY = {"formal": _SYMBOLS[10], "informal": _SYMBOLS[11]}
 """The form of address that the translation uses: German "Sie" or "du"; see translation/formality.py."""
 BACK_TRANSLATED = _SYMBOLS[13]

@@ -21,7 +21,7 @@ from transduce.tokenizers.symbols import RESERVED, SPACE_MARK, describe, escape,
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """Ids of the special tokens; all other ids are larger."""
 
-_MAX_BYTES = 1 << 26
+MAX_BYTES = 1 << 26
 """Limit for the size of a saved vocabulary: ten times the largest in use."""
 _ASCII = "".join(map(chr, range(33, 127)))
 _BASE_TOKENS = 4 + 256 + len(RESERVED) + len(_ASCII) + 1
@@ -192,7 +192,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
         path = Path(path)
-        require_file(path, _MAX_BYTES, "a vocabulary can have")
+        require_file(path, MAX_BYTES, "a vocabulary can have")
         try:
             return cls(path.read_bytes())
         except ModelError as error:

@@ -120,12 +120,10 @@ def load_checkpoint(folder: Path, model: Model, optimizer: torch.optim.Optimizer
 
 
 def read_progress(folder: Path) -> Progress:
-    """The progress of the run at this checkpoint."""
     return Progress(**json.loads((folder / STATE).read_text(encoding="utf-8")))
 
 
 def list_checkpoints(checkpoints: Path) -> list[Path]:
-    """All complete checkpoints, oldest first."""
     folders = [path for path in checkpoints.glob("step-*") if re.fullmatch(r"step-\d+", path.name)]
     return sorted(folders, key=_step)
 
@@ -142,7 +140,9 @@ def newest_intact(checkpoints: Path, log: Callable[[str], None]) -> Path | None:
         damage = find_damage(folder)
         if damage is None:
             for bad, reason in damaged:
-                log(f"{bad}: {reason}; renamed to {_rename_damaged(bad).name}")
+                target = bad.with_name(f"{bad.name}.damaged")
+                shutil.rmtree(target, ignore_errors=True)
+                log(f"{bad}: {reason}; renamed to {bad.rename(target).name}")
             return folder
         damaged.append((folder, damage))
     if damaged:  # nothing is renamed, so that the next start reports the same error
@@ -181,18 +181,11 @@ def prune(checkpoints: Path, keep: int, best_step: int, every: int, last_step: i
             shutil.rmtree(folder.rename(checkpoints / f".{folder.name}.tmp"))
 
 
-def _rename_damaged(folder: Path) -> Path:
-    target = folder.with_name(f"{folder.name}.damaged")
-    shutil.rmtree(target, ignore_errors=True)
-    return folder.rename(target)
-
-
 def _step(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
 
 
 def load_average(model: Model, checkpoints: list[Path]) -> None:
-    """Set the model's weights to the mean of the checkpoints."""
     total = {name: torch.zeros(x.shape, dtype=torch.float64) for name, x in model.state_dict().items()}
     for folder in checkpoints:
         for name, x in load_file(folder / WEIGHTS).items():

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 _SPARE = 0.02
 """Share of the GPU's memory that the warm-up leaves free, because the recording needs slightly more."""
@@ -38,18 +37,3 @@ def capture(function: Callable[[], T], after_warm_up: Callable[[], object] = lam
         return output
 
     return replay
-
-
-class CapturedFunction:
-    """A function of tensors as a CUDA graph. Inputs must keep their shapes; each call overwrites the output."""
-
-    def __init__(
-        self, function: Callable[[list[Tensor]], Tensor], inputs: list[Tensor], after_warm_up: Callable[[], object]
-    ) -> None:
-        self._inputs = [x.clone() for x in inputs]
-        self._replay = capture(lambda: function(self._inputs), after_warm_up)
-
-    def __call__(self, inputs: list[Tensor]) -> Tensor:
-        """The function of these inputs."""
-        torch._foreach_copy_(self._inputs, inputs)
-        return self._replay()

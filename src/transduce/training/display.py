@@ -117,7 +117,6 @@ class Display:
                 )
 
     def show(self, record: dict[str, Any]) -> None:
-        """Show a measurement of training."""
         self._step, self._record = record["step"], record
         if not self._live:
             self.log(f"{'  '.join(self._parts())}  {self._time_left()} left")

@@ -1,13 +1,13 @@
 """The model of a run with its initial weights: random, or those of the model that training starts from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from transduce.data.prepare import Prepared
 from transduce.features import HOOKS
-from transduce.models.folder import SavedModel, load_model
+from transduce.models.folder import load_model
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.weight_tensors import save_tensors
@@ -38,12 +38,15 @@ def new_model(
     model.reserve(recipe.data.max_length + task.markers)
     if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
         start = load_model(find_start(recipe.train.start_from), device)
-        is_new = _new_parts(task, start, prepared)
-        weights = {name: x for name, x in _with_layers_of(model, start.model, log).items() if not is_new(name)}
+        labels = prepared.train.index.get("labels")
+        # A model of another task, or of other classes, has no weights for these parts.
+        new_parts = () if labels is not None and labels == start.facts.get("labels") else tuple(task.new_parts)
+        weights = _with_layers_of(model, start.model, log)
+        weights = {name: x for name, x in weights.items() if not name.startswith(new_parts)}
         if recipe.train.start_share and processes.is_main:
             save_tensors(weights, run.start)
         wanted = model.state_dict()
-        weights |= {name: x for name, x in wanted.items() if is_new(name)}
+        weights |= {name: x for name, x in wanted.items() if name.startswith(new_parts)}
         model.load_state_dict({name: _extend(x, wanted[name], recipe.train.seed) for name, x in weights.items()})
     if recipe.train.shard:
         half = use_bfloat16(recipe.train.precision, device)
@@ -51,13 +54,6 @@ def new_model(
             HOOKS["fuse"](model)
         shard(model, processes.count, half=half)
     return model
-
-
-def _new_parts(task: Task, start: SavedModel, prepared: Prepared) -> Callable[[str], bool]:
-    """Whether the weight of a name is new, because the model that training starts from was made for another task."""
-    labels = prepared.train.index.get("labels")
-    same = labels is not None and labels == start.facts.get("labels")
-    return lambda name: not same and name.startswith(tuple(task.new_parts))
 
 
 def _with_layers_of(model: Model, start: Model, log: Callable[[str], None]) -> dict[str, Tensor]:
@@ -69,18 +65,13 @@ def _with_layers_of(model: Model, start: Model, log: Callable[[str], None]) -> d
         there, here = len(layers), len(getattr(model, stack))
         if here == there:
             continue
-        kept = evenly_spaced(there, here)
+        kept = [round(number * (there - 1) / max(1, here - 1)) for number in range(here)]
         log(f"{stack}: layers {', '.join(str(number + 1) for number in kept)} of {there} are kept")
         taken = {
             f"{stack}.{new}.{name}": x for new, old in enumerate(kept) for name, x in layers[old].state_dict().items()
         }
         weights = {name: x for name, x in weights.items() if not name.startswith(f"{stack}.")} | taken
     return weights
-
-
-def evenly_spaced(there: int, here: int) -> Sequence[int]:
-    """The numbers, from 0, of the layers that are kept if of `there` layers only `here` are."""
-    return [round(number * (there - 1) / max(1, here - 1)) for number in range(here)]
 
 
 def _extend(weight: Tensor, like: Tensor, seed: int) -> Tensor:

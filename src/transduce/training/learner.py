@@ -5,7 +5,7 @@ The weights that are trained are always float32. The optimizer is Adam (section 
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,10 +17,10 @@ from transduce.features import HOOKS
 from transduce.models.model import Model
 from transduce.nn.loss import with_bias
 from transduce.training.checkpoint import begin_moments
-from transduce.training.cuda_graph import CapturedFunction
+from transduce.training.cuda_graph import capture
 from transduce.training.processes import SINGLE_PROCESS, Processes
 from transduce.training.r_drop import symmetric_kl
-from transduce.training.sharded import Replicated, Sharded, is_sharded, local_shard
+from transduce.training.sharded import is_sharded, local_shard
 from transduce.training.task import Task
 from transduce.training.train_config import TrainConfig
 
@@ -120,20 +120,19 @@ class Compute:
 class CapturedCompute(Compute):
     """Computes gradients by replaying a CUDA graph, recorded with the first batch; all batches have its shapes."""
 
-    _graph: CapturedFunction | None = None
+    _replay: Callable[[], Tensor] | None = None
 
     def __call__(self, batch: Batch) -> Tensor:
-        """See `Compute`."""
-        if self._graph is None:
+        if self._replay is None:
             compute = super().__call__
-            self._graph = CapturedFunction(
-                lambda tensors: compute(batch.with_tensors(tensors)), batch.tensors, self.precision.worker.zero_grad
-            )
-        return self._graph(batch.tensors)
+            self._inputs = [x.clone() for x in batch.tensors]
+            self._replay = capture(lambda: compute(batch.with_tensors(self._inputs)), self.precision.worker.zero_grad)
+        torch._foreach_copy_(self._inputs, batch.tensors)
+        return self._replay()
 
     def reset(self) -> None:
         """Discard the graph; the next batch is recorded again."""
-        self._graph = None
+        self._replay = None
 
 
 def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Adam:
@@ -168,12 +167,12 @@ class Learner:
     ) -> None:
         self.optimizer, self.clip_norm = optimizer, config.clip_norm
         self._weights: list[Tensor] = list(model.parameters())
+        self._processes = processes
         begin_moments(optimizer)
-        sharded = is_sharded(model)
-        half = use_bfloat16(config.precision, model.device) and not sharded  # FSDP2 has its own mixed precision
+        self.is_sharded = is_sharded(model)
+        half = use_bfloat16(config.precision, model.device) and not self.is_sharded  # FSDP2 has its own mixed precision
         self.captures = half and model.device.type == "cuda" and model.captures
         """Whether gradients are computed by a CUDA graph, for which all batches must have the same shapes."""
-        self.sharing = Sharded(processes) if sharded else Replicated(processes)
         self.precision = Bfloat16Copy(model) if half else Float32(model)
         if half and model.device.type == "cuda":
             HOOKS["fuse"](self.precision.worker)
@@ -202,9 +201,14 @@ class Learner:
             self.precision.collect()
         self._collected = False
         gradients = gradients_of(self._weights)
-        self.sharing.reduce(gradients)
+        if not self.is_sharded:  # otherwise FSDP2 has summed the gradients in the backward pass
+            self._processes.all_reduce(gradients)
         torch._foreach_mul_(gradients, 1 / count)
-        norm = self.sharing.norm(gradients)
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self.is_sharded:
+            squares = norm.square()
+            self._processes.all_reduce([squares])
+            norm = squares.sqrt()
         for state in self.optimizer.state.values():
             state["step"].fill_(number - 1)  # PyTorch's count misses fused and skipped updates
         if not norm.isfinite():

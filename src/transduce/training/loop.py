@@ -9,11 +9,12 @@ from typing import Any, NoReturn
 
 from transduce.disk import write_atomically
 from transduce.errors import RunError
+from transduce.features import HOOKS
 from transduce.files.html_page import HtmlPage
 from transduce.training.checkpoint import Progress, adam_moments, newest_step
 from transduce.training.display import Display
 from transduce.training.learner import make_optimizer
-from transduce.training.metrics import describe_session, require_packages, tracking
+from transduce.training.metrics import describe_session
 from transduce.training.milestones import Milestones
 from transduce.training.mistakes import refuse_mistakes, warn
 from transduce.training.processes import (
@@ -60,7 +61,7 @@ def run_training(
     recipe: Recipe, out: Path, display: Display, *, profile: bool = False, processes: Processes = SINGLE_PROCESS
 ) -> Outcome:
     """Train a recipe in a folder, or resume it; with `profile`, record a few steps."""
-    require_packages(recipe)
+    HOOKS["require_tracking"](recipe)
     run = RunFolder(out, display.log)
     with ExitStack() as stack:
         with processes.main_process_first():
@@ -196,7 +197,7 @@ def _begin(
     if processes.is_main:
         run.begin(recipe, resolved.tokenizer)
         run.metrics.start_at(progress.step)
-        run.metrics.on_add = stack.enter_context(tracking(recipe, run.path, progress.step, display.log))
+        run.metrics.on_add = stack.enter_context(HOOKS["tracking"](recipe, run.path, progress.step, display.log))
     warn(recipe, processes.count, display.log)
     facts = facts_of(recipe, resolved.task, resolved.prepared)
     if processes.is_main:

@@ -29,8 +29,6 @@ from transduce.training.task import Task
 from transduce.training.train_config import TrainConfig
 
 _SMALLEST, _ROUND = 1024, 256
-_USUAL_LENGTH = 25
-"""Tokens of a sentence of a batch whose time is measured."""
 _MARGIN = 0.9
 """Share of the memory to use: real batches differ a little from trial batches."""
 TRIAL_TOKENS = 1024
@@ -82,38 +80,17 @@ def _peak_memory(recipe: Recipe, task: Task, model: Model, tokens: int) -> float
     torch.cuda.reset_peak_memory_stats(model.device)
     peak: float | None = None
     with suppress(torch.OutOfMemoryError):
-        _trial_step(
-            recipe, task, copy.deepcopy(model), _trial_batch(recipe, task, model, tokens, recipe.data.max_length)
-        )
+        trained = copy.deepcopy(model)
+        learner = Learner(trained, make_optimizer(trained, recipe.train), task, recipe.train)
+        batch = trial_batch(recipe, task, model, tokens, recipe.data.max_length)
+        learner.compute(batch)
+        learner.update(1, 0.0, batch.count)
         peak = torch.cuda.max_memory_allocated(model.device)
     release_memory()
     return peak
 
 
-def step_seconds(recipe: Recipe, task: Task, model: Model, tokens: int) -> float:
-    """About the time of a training step with this many tokens; the weights stay as they are.
-
-    If the first of a few steps takes long, it is the only one.
-    """
-    learner = Learner(model, make_optimizer(model, recipe.train), task, recipe.train)
-    batch, seconds = _trial_batch(recipe, task, model, tokens, min(_USUAL_LENGTH, recipe.data.max_length)), math.inf
-    for number in range(1, 4):
-        began = time.perf_counter()
-        learner.compute(batch)
-        learner.update(number, 0.0, batch.count).item()
-        seconds = min(seconds, time.perf_counter() - began)
-        if seconds > _ENOUGH:
-            break
-    return seconds
-
-
-def _trial_step(recipe: Recipe, task: Task, model: Model, batch: Batch) -> None:
-    learner = Learner(model, make_optimizer(model, recipe.train), task, recipe.train)
-    learner.compute(batch)
-    learner.update(1, 0.0, batch.count)
-
-
-def _trial_batch(recipe: Recipe, task: Task, model: Model, tokens: int, sentence: int) -> Batch:
+def trial_batch(recipe: Recipe, task: Task, model: Model, tokens: int, sentence: int) -> Batch:
     """A batch of random tokens in sentences with this many tokens."""
     length = sentence + task.markers
     random = np.random.default_rng(0)

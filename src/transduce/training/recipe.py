@@ -85,7 +85,6 @@ class Recipe:
         return self.sections.get(self.task)
 
     def make_task(self) -> Task:
-        """The task with its settings."""
         return TASKS[self.task].of(self)
 
 

@@ -13,7 +13,6 @@ from transduce.data.prepare import Prepared, prepare
 from transduce.data.variation import Variation
 from transduce.errors import DataError
 from transduce.features import HOOKS
-from transduce.files.pairs import ReadReport
 from transduce.files.readers import READERS
 from transduce.models.folder import read_card
 from transduce.models.model import Model
@@ -22,7 +21,6 @@ from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.display import Display
 from transduce.training.initial_weights import new_model
-from transduce.training.languages import infer_languages, inherit_languages, warn_of_exchanged_sides, warn_of_file_names
 from transduce.training.learner import use_bfloat16
 from transduce.training.loader import Loader
 from transduce.training.measured import (
@@ -36,7 +34,7 @@ from transduce.training.processes import Processes, StopRequest
 from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
 from transduce.training.start_from import find_start
-from transduce.training.task import Scoring, Task
+from transduce.training.task import Task
 from transduce.training.validation import Validation
 
 _STREAM_NAMES = {"src": "source", "tgt": "target"}
@@ -70,10 +68,7 @@ def resolve(
     if recipe.train.threads:
         torch.set_num_threads(recipe.train.threads)
     require_text(recipe)
-    recipe = infer_languages(recipe, log)
-    if not run.config.exists():
-        recipe = inherit_languages(recipe, log)
-    warn_of_file_names(recipe.data, log)
+    recipe = HOOKS["languages_of_run"](recipe, log, is_new=not run.config.exists())
     task = recipe.make_task()
     with processes.main_process_first():
         prepared = prepare(
@@ -86,7 +81,7 @@ def resolve(
             begun_with=run.corpus,
         )
     if READERS[task.reader].has_translations:
-        warn_of_exchanged_sides(recipe.data, prepared, log)
+        HOOKS["warn_of_exchanged_sides"](recipe.data, prepared, log)
     task.set_tokenizer(prepared.tokenizer)
     recipe = _with_measured_sizes(recipe, task, prepared)
     model = new_model(recipe, task, run, prepared, device, processes, log)
@@ -97,7 +92,7 @@ def resolve(
     variation = Variation(prepared.tokenizer, config.bpe_dropout, recipe.augment, task.reader, recipe.data.tgt_lang)
     growth, max_length = variation.growth(prepared.train), recipe.data.max_length
     plan = task.plan(prepared.train, config.batch_tokens, config.seed, growth=growth, max_length=max_length)
-    validation = Validation(task, recipe.data, prepared, _scoring_of(recipe), display, processes, stop)
+    validation = Validation(task, recipe, prepared, display, processes, stop)
     recipe = _with_precision(recipe, run, task, plan, variation, model, log, processes)
     return ResolvedRecipe(recipe, task, prepared, model, variation, plan, validation)
 
@@ -107,13 +102,6 @@ def require_text(recipe: Recipe) -> None:
     needed = [*recipe.data.all_train, *recipe.data.all_valid]
     for name in (name for files in needed for name in files if not Path(name).exists()):
         raise DataError(f"{name}: no such file{HOOKS['missing_text'](Path(name))}")
-
-
-def require_examples(recipe: Recipe) -> None:
-    """Raise an error if a file of the text has no example of the recipe's task; only its first example is read."""
-    reader = READERS[recipe.make_task().reader]
-    for files in dict.fromkeys([*recipe.data.all_train, *recipe.data.all_valid]):
-        next(reader.pieces([files], ReadReport()) if reader.pieces else reader.read([files], ReadReport()))
 
 
 def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) -> TokenizerConfig | AnyTokenizer:
@@ -206,24 +194,10 @@ def _with_precision(
     return replace(recipe, train=replace(config, precision="bfloat16" if half else "float32"))
 
 
-def _scoring_of(recipe: Recipe) -> Scoring:
-    """How the model is scored on the validation data."""
-    config = recipe.train
-    return Scoring(
-        config.valid_sentences,
-        config.criterion,
-        config.bleu_tokenizer,
-        recipe.data.tgt_lang,
-        config.samples,
-        uses_slots=bool(recipe.augment.spans),
-    )
-
-
-def _check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[str, ...]], log: Callable[[str], None]) -> None:
+def _check_scoring(recipe: Recipe, task: Task, examples: Sequence[tuple[Any, ...]], log: Callable[[str], None]) -> None:
     """Raise an error if the validation examples cannot be scored; log how they are scored and what is best."""
-    scoring, parts = _scoring_of(recipe), [part for part in recipe.data.parts if part.valid]
-    for language in dict.fromkeys(part.target or scoring.language for part in parts):
-        if description := task.check_scoring(replace(scoring, language=language), examples):
+    for language in dict.fromkeys(part.target or recipe.data.tgt_lang for part in recipe.data.parts if part.valid):
+        if description := task.check_scoring(recipe.train, language, examples):
             log(f"data: validation by {description}; the best checkpoint is selected by {recipe.train.criterion}")
 
 

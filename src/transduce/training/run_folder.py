@@ -68,7 +68,7 @@ class RunFolder:
                     f"{self.path} was started with other settings: {'; '.join(changed)}. "
                     "Use the same settings to resume, or another --out to start a new run"
                 )
-        elif self.path.exists() and any(not self._is_ours(entry.name) for entry in self.path.iterdir()):
+        elif self.path.exists() and not self._has_only_leftovers():
             raise RunError(f"{self.path} contains other files and no run; choose another --out")
         return recipe
 
@@ -91,11 +91,10 @@ class RunFolder:
         self._log(f"resuming from {checkpoint}")
         return progress
 
-    def _is_ours(self, name: str) -> bool:
-        """Whether a run that was killed before it wrote its recipe may have left a file of this name."""
-        return name in (LOCK, self.checkpoints.name, self.start.name) or (
-            name.startswith(".") and name.endswith(".tmp")
-        )
+    def _has_only_leftovers(self) -> bool:
+        """Whether a run that was killed before it wrote its recipe may have left all that is in the folder."""
+        ours = (LOCK, self.checkpoints.name, self.start.name)
+        return all(path.name in ours or path.match(".*.tmp") for path in self.path.iterdir())
 
     @property
     def has_checkpoint(self) -> bool:

@@ -41,18 +41,13 @@ def cosine_learning_rate(step: int, steps: int, highest: float, warmup: int, fin
 
 def scheduled_rate(step: int, config: TrainConfig, d_model: int, last_step: int | None = None) -> float:
     """The learning rate of a step, counted from 1, without a cooldown; a cosine ends at `last_step`."""
-    scale = scale_of(config, d_model)
+    scale = config.learning_rate_scale
+    if config.learning_rate is not None:  # the highest rate
+        scale = config.learning_rate * (d_model * config.warmup) ** 0.5
     if config.schedule == "paper":
         return learning_rate(step, d_model, config.warmup, scale)
     highest = learning_rate(config.warmup, d_model, config.warmup, scale)
     return cosine_learning_rate(step, last_step or config.steps, highest, config.warmup, config.final_learning_rate)
-
-
-def scale_of(config: TrainConfig, d_model: int) -> float:
-    """The scale of the schedule: as given, or such that the highest rate is `train.learning_rate`."""
-    if config.learning_rate is None:
-        return config.learning_rate_scale
-    return config.learning_rate * (d_model * config.warmup) ** 0.5
 
 
 def cooldown_factor(step: int, steps: int, cooldown: float) -> float:
@@ -94,7 +89,6 @@ class Ending:
         return min(decided, self.config.steps)
 
     def reached(self) -> bool:
-        """Whether the last step is done."""
         return self._progress.step >= self.last_step
 
     @property

@@ -1,4 +1,4 @@
-"""Gradients over several processes: replicated models, and models sharded over the processes (FSDP2)."""
+"""Models sharded over the processes (FSDP2)."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
@@ -13,49 +13,14 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from transduce.models.model import Model
 from transduce.models.registry import create_model
-from transduce.training.processes import Processes
 
 M = TypeVar("M", bound=Model)
-
-
-class Replicated:
-    """Every process has the complete model; gradients are summed over the processes."""
-
-    splits_batches = True
-    """Whether a batch that does not fit in memory can be computed in parts."""
-
-    def __init__(self, processes: Processes) -> None:
-        self._processes = processes
-
-    def reduce(self, gradients: Sequence[Tensor]) -> None:
-        """Replace each gradient by its sum over the processes."""
-        self._processes.all_reduce(gradients)
-
-    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
-        """The norm of all gradients together."""
-        return torch.nn.utils.get_total_norm(gradients)
-
-
-class Sharded(Replicated):
-    """Every process has a shard of each weight and gradient; FSDP2 sums the gradients in the backward pass."""
-
-    splits_batches = False  # the other processes are waiting in the same layer
-
-    def reduce(self, gradients: Sequence[Tensor]) -> None:
-        """Do nothing: FSDP2 has summed the gradients."""
-
-    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
-        """The norm over the shards of all processes."""
-        squares = super().norm(gradients).square()
-        self._processes.all_reduce([squares])
-        return squares.sqrt()
 
 
 class _ThroughCpu:
     """Collective operations of FSDP2 on copies in the memory of the CPU: gloo has them for CPU tensors only."""
 
     def allocate(self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Memory on the device of the model."""
         return torch.empty(*size, dtype=dtype, device=device)
 
 
@@ -96,7 +61,6 @@ def shard(model: Model, processes: int, *, half: bool) -> None:
 
 
 def is_sharded(model: Model) -> bool:
-    """Whether the model is sharded over the processes."""
     return isinstance(model, FSDPModule)
 
 
@@ -121,7 +85,6 @@ def gather_tensor(x: Tensor) -> Tensor:
 
 
 def local_shard(x: Tensor) -> Tensor:
-    """This process's shard of a tensor."""
     return x.to_local() if isinstance(x, DTensor) else x
 
 

@@ -71,7 +71,6 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Training time since the last reading."""
         return time.monotonic() - self.began
 
     def waited(self, since: float) -> None:
@@ -138,7 +137,7 @@ class Steps(AbstractContextManager["Steps"]):
                         self.learner.collect()
                 failed = False
             except torch.OutOfMemoryError:
-                if not self.learner.sharing.splits_batches:
+                if self.learner.is_sharded:  # the other processes are waiting in the same layer
                     raise RunError(
                         "out of memory; batches of a sharded model are not split: lower train.batch_tokens and raise "
                         "train.accumulate by the same factor"
@@ -201,7 +200,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release_memory() -> None:
-    """Free the memory of a failed step."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from torch import Tensor
 
 from transduce.config import Table
-from transduce.data.batch import Batch
+from transduce.data.batch import BATCH_TOKENS, Batch
 from transduce.data.packing import Example, PackedBatch
 from transduce.data.plan import BatchPlan, Plan
 from transduce.data.shards import TokenShards
@@ -20,27 +20,10 @@ from transduce.nn.loss import with_bias
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, tokenizer_of_stream
 from transduce.tokenizers.symbols import escape, mark
+from transduce.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from transduce.training.validation import Validation
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """How a model is scored on the validation data."""
-
-    sentences: int
-    """Number of examples of each validation file, counted from the first, that are scored."""
-    criterion: str = "bleu"
-    """The metric that selects the best checkpoint: bleu, chrf or loss."""
-    bleu_tokenizer: str = "auto"
-    """Tokenizer of BLEU, one of sacreBLEU's; auto selects it by the language."""
-    language: str | None = None
-    """Language of the references, an ISO 639-1 code, if it is known."""
-    samples: int = 5
-    """Number of outputs that the report shows."""
-    uses_slots: bool = False
-    """Whether protected spans are in slots, as when a model that is trained with slots translates."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +69,7 @@ class Task(ABC):
     """Settings of the model that follow from the training data (`model_settings`)."""
     new_parts: ClassVar[tuple[str, ...]] = ()
     """How the names of weights begin that a model of another task, from which training starts, need not have."""
-    validation_tokens: int = 4096
+    validation_tokens: int = BATCH_TOKENS
     """Maximum number of tokens of a batch of validation examples."""
 
     def __init__(self, settings: Any = None) -> None:
@@ -167,10 +150,12 @@ class Task(ABC):
         """Further figures of the validation data, given its summed negative log-likelihood, by their keys."""
         return {}
 
-    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
+    def check_scoring(
+        self, config: TrainConfig, language: str | None, examples: Sequence[tuple[Any, ...]]
+    ) -> str | None:
         """Raise an error now, before anything long, if `score` could not score these examples; returns a description.
 
-        None means that nothing is scored.
+        `language` is that of the references, if it is known. None means that nothing is scored.
         """
         return None
 

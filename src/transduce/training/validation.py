@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from transduce.data.batch import Batch, to_device
+from transduce.data.batch import Batch, in_batches, to_device
 from transduce.data.data_config import DataConfig
 from transduce.data.packing import Example
 from transduce.data.prepare import Prepared
@@ -21,7 +21,8 @@ from transduce.models.model import Model
 from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.training.display import Display
 from transduce.training.processes import Interrupted, Processes, StopRequest
-from transduce.training.task import Scoring, Task
+from transduce.training.recipe import Recipe
+from transduce.training.task import Task
 
 T = TypeVar("T")
 
@@ -32,19 +33,18 @@ class Validation:
     def __init__(
         self,
         task: Task,
-        data: DataConfig,
+        recipe: Recipe,
         prepared: Prepared,
-        scoring: Scoring,
         display: Display,
         processes: Processes,
         stop: StopRequest,
     ) -> None:
-        self.data, self.tokenizer, self.processes = data, prepared.tokenizer, processes
+        self.recipe, self.data, self.tokenizer, self.processes = recipe, recipe.data, prepared.tokenizer, processes
         self.texts: Sequence[tuple[Any, ...]] = prepared.valid
         self.targets = prepared.valid_targets
         """For each example, the language whose tag begins its source; None without tags."""
-        self.scoring, self._sizes = scoring, prepared.valid_sizes
-        self.score_first(scoring.sentences)
+        self._sizes = prepared.valid_sizes
+        self.score_first(recipe.train.valid_sentences)
         self._task, self._stop, self.display = task, stop, display
         self._examples = task.validation_examples(self, display.log)
 
@@ -53,9 +53,14 @@ class Validation:
         self.scored = _scored(self.data, self._sizes, sentences)
         """Name of each validation file and its examples that the task scores, as a range of `texts`."""
         identity = [self.texts, sentences, *([self._sizes] if len(self.scored) > 1 else [])]
-        identity += ["slots"] if self.scoring.uses_slots else []
+        identity += ["slots"] if self.uses_slots else []
         self.digest = hashlib.sha256(json.dumps(identity, default=_digest).encode()).hexdigest()[:16]
         """Identifies the validation data: scores on other data are not comparable."""
+
+    @property
+    def uses_slots(self) -> bool:
+        """Whether protected spans are in slots, as when a model that is trained with slots translates."""
+        return bool(self.recipe.augment.spans)
 
     @property
     def trained_tokenizer(self) -> Tokenizer:
@@ -115,17 +120,8 @@ class Validation:
             self.display.advance()
 
     def _batches(self) -> Iterator[list[Example]]:
-        batch: list[Example] = []
-        tokens = 0
-        for example in self._examples:
-            longer = max(map(len, example)) + 1
-            if batch and tokens + longer > self._task.validation_tokens:
-                yield batch
-                batch, tokens = [], 0
-            batch.append(example)
-            tokens += longer
-        if batch:
-            yield batch
+        sizes = (max(map(len, example)) + 1 for example in self._examples)
+        return in_batches(self._examples, sizes, self._task.validation_tokens)
 
 
 def _digest(array: Any) -> str:

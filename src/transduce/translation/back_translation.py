@@ -43,7 +43,7 @@ def skip_written(lines: Iterator[NumberedLine], out: Path) -> int:
     """Advance the lines to the first one after the last pair in `out`; returns the number of pairs there."""
     written = 0
     for number, pair in format_of(out).read(out):
-        original = "" if isinstance(pair, str) else _flat(pair[1])
+        original = "" if isinstance(pair, UnusableError) else _flat(pair[1])
         if not any(_flat(line.text) == original for line in lines):
             raise DataError(f"{out}, line {number}: its text is not in the input; it belongs to another input")
         written += 1

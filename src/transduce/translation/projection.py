@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from transduce.tokenizers.token_ranges import Span
 from transduce.translation.boundaries import boundaries
 from transduce.translation.markup import Tag, TaggedText, all_tags, protected_tags
+from transduce.translation.token_ranges import Span
 
 _DEEPEST = 16
 """Depth below which elements are not aligned, which bounds the time for hostile HTML."""

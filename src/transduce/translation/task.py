@@ -12,7 +12,8 @@ from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.symbols import escape, mark
 from transduce.tokenizers.tokenizer import BOS, EOS
-from transduce.training.task import Scoring, Task, ValidationScore
+from transduce.training.task import Task, ValidationScore
+from transduce.training.train_config import TrainConfig
 from transduce.training.validation import Validation
 from transduce.translation.bleu_tokenizer import choose_tokenizer, load_tokenizer
 from transduce.translation.calibration import MIN_PAIRS, fit_calibration
@@ -49,11 +50,13 @@ class Translate(Task):
         sources, targets = zip(*examples, strict=True)
         return pack_pairs(PackedStream.of(sources, end=EOS), PackedStream.of(targets, end=EOS))
 
-    def check_scoring(self, scoring: Scoring, examples: Sequence[tuple[str, ...]]) -> str | None:
+    def check_scoring(
+        self, config: TrainConfig, language: str | None, examples: Sequence[tuple[Any, ...]]
+    ) -> str | None:
         """BLEU may need a tokenizer that is not installed."""
-        if not scoring.sentences or not examples:
+        if not config.valid_sentences or not examples:
             return None
-        tokenizer = choose_tokenizer(scoring.bleu_tokenizer, scoring.language, (ref for _, ref in examples))
+        tokenizer = choose_tokenizer(config.bleu_tokenizer, language, (ref for _, ref in examples))
         load_tokenizer(tokenizer, "--set train.bleu_tokenizer=")
         return f"BLEU with sacreBLEU's tokenizer {tokenizer}"
 
@@ -63,11 +66,11 @@ class Translate(Task):
         The BLEU of a multilingual model is the mean of its directions' BLEU. A model that is trained with slots
         translates as in `transduce translate`, with protected spans in slots.
         """
-        scored, scoring = validation.scored, validation.scoring
+        scored, config = validation.scored, validation.recipe.train
         if not any(len(validation.texts[pairs]) for _, pairs in scored):
             return None
         data, processes = validation.data, validation.processes
-        translator = _translator(model, validation, options, protect=validation.scoring.uses_slots)
+        translator = _translator(model, validation, options, protect=validation.uses_slots)
         examples = [example for _, pairs in scored for example in validation.texts[pairs]]
         sources, references = zip(*examples, strict=True)
         targets = [target for _, pairs in scored for target in validation.targets[pairs]]
@@ -85,13 +88,13 @@ class Translate(Task):
         ]
         all_references = [ref for _, ref in validation.texts]
         tokenizers = {
-            target: choose_tokenizer(scoring.bleu_tokenizer, target or scoring.language, all_references).name
+            target: choose_tokenizer(config.bleu_tokenizer, target or data.tgt_lang, all_references).name
             for target in dict.fromkeys(targets)
         }
 
         def metrics(part: slice) -> dict[str, float]:
             values = {"bleu": bleu(outputs[part], references[part], tokenizers[targets[part][0]])}
-            return values | ({"chrf": chrf(outputs[part], references[part])} if scoring.criterion == "chrf" else {})
+            return values | ({"chrf": chrf(outputs[part], references[part])} if config.criterion == "chrf" else {})
 
         files = validation.by_file(metrics)
         if data.directions and files:  # the outputs are in different languages

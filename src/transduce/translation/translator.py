@@ -23,9 +23,8 @@ from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import language_tag
-from transduce.tokenizers.token_ranges import Span as Range
-from transduce.tokenizers.token_ranges import align_characters
 from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
+from transduce.translation.detection import Detected, Detector
 from transduce.translation.formality import Formality
 from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
@@ -34,6 +33,8 @@ from transduce.translation.stages.repair import Repairer
 from transduce.translation.stages.search import Searches, decode, line_spans, pieces, run_searches, translate_stream
 from transduce.translation.stages.slots import reserved_tokens
 from transduce.translation.text import Segment
+from transduce.translation.token_ranges import Span as Range
+from transduce.translation.token_ranges import align_characters
 from transduce.translation.translation import PairScore, Translation, Translations, join
 from transduce.translation.wording import Terms, TranslateOptions, Wording, split_options
 
@@ -49,6 +50,8 @@ Confidence = bool | Literal["words"]
 
 _AHEAD_ON_GPU, _AHEAD_ON_CPU = 8192, 256
 """Texts that are read ahead; reading more does not increase throughput."""
+_DECODING_SPEED = 16
+"""How many times as fast outputs are made texts as they are aligned, or their confidence is estimated."""
 
 
 class Translator(Loaded):
@@ -340,25 +343,35 @@ class Translator(Loaded):
         config: SearchConfig,
         align: bool,
         confidence: Confidence = False,
+        portion_tokens: int | None = None,
     ) -> Searches[list[list[Translation]]]:
-        """Like `translations`, for a caller that runs the searches itself, with `repairing_engine`."""
+        """Like `translations`, for a caller that runs the searches itself, with `repairing_engine`.
+
+        What follows the searches is done for about `portion_tokens` output tokens at a time; between two portions, this
+        yields no segments, so that the caller can do other things. Portions are larger if no model reads the outputs.
+        """
         engine = self.repairing_engine(config)
         results = yield from self._repairer.searches(segments, results, config, engine)
-        estimates: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
-        if confidence:
-            calibrations = [self.calibration(segment.target) if confidence is True else None for segment in segments]
-            estimates = confidences(self.reader, self.tokenizer, segments, results, calibrations)
-        found = decode(self.reader, self.tokenizer, segments, results, align=align)
-        decoded = []
-        for segment, best, outputs in zip(segments, results, found, strict=True):
-            translations = []
-            for hypothesis, output in zip(best, outputs, strict=True):
-                text = self.pipeline.restore(output, segment).text
+        translations: list[list[Translation]] = [[] for _ in segments]
+        if portion_tokens is not None and not (align or confidence or any(part.original.marks for part in segments)):
+            portion_tokens *= _DECODING_SPEED
+        for number, portion in enumerate(_portions(results, portion_tokens)):
+            if number:
+                yield (), config
+            parts = [segments[index] for index, _ in portion]
+            hypotheses = [[hypothesis] for _, hypothesis in portion]
+            estimates: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
+            if confidence:
+                calibrations = [self.calibration(segment.target) if confidence is True else None for segment in parts]
+                estimates = confidences(self.reader, self.tokenizer, parts, hypotheses, calibrations)
+            found = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
+            for (index, hypothesis), (output,) in zip(portion, found, strict=True):
+                text = self.pipeline.restore(output, segments[index]).text
                 alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
-                translations.append(Translation(text, *scores, output.tokens, alignment, *next(estimates)))
-            decoded.append(translations)
-        return decoded
+                translation = Translation(text, *scores, output.tokens, alignment, *next(estimates))
+                translations[index].append(translation)
+        return translations
 
     def repairing_engine(self, config: SearchConfig) -> Engine:
         """The engine that searches again for outputs without what is required."""
@@ -401,6 +414,10 @@ class Translator(Loaded):
             for rank in zip(*outputs, strict=False)
         )
         return Translations(joined, segments)
+
+    def detect(self, text: str) -> Detected:
+        """The language of a text if it is certain, which may be one that the model does not read."""
+        return Detector(self.directions, [self.tokenizer]).detect(text)
 
     def explain(
         self, text: str, *, to: str | None = None, **options: Unpack[TranslateOptions]
@@ -494,6 +511,20 @@ class Translator(Loaded):
                 f"the model's shortlist is not for translations to {target}; translate without it, or learn it from "
                 "pairs of all target languages at once (transduce shortlist)"
             )
+
+
+def _portions(results: Sequence[list[Hypothesis]], most_tokens: int | None) -> Iterator[list[tuple[int, Hypothesis]]]:
+    """Hypotheses with the indices of their segments, about so many tokens at a time; all at once if this is None."""
+    portion, tokens = list[tuple[int, Hypothesis]](), 0
+    for index, best in enumerate(results):
+        for hypothesis in best:
+            portion.append((index, hypothesis))
+            tokens += len(hypothesis.tokens)
+            if most_tokens is not None and tokens >= most_tokens:
+                yield portion
+                portion, tokens = [], 0
+    if portion:
+        yield portion
 
 
 def _load_models(folders: Sequence[Path], device: str) -> tuple[AnyModel, AnyTokenizer, dict[str, Any]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from transduce.corpora.check.check import check
-from transduce.corpora.check.report import Report
+from transduce.corpora.check.check import examine
+from transduce.corpora.check.report import Report, make_report
 from transduce.corpora.demo.corpus import DemoCorpus
 from transduce.errors import DataError
 from transduce.files.pairs import Pair
@@ -25,7 +25,7 @@ def write(path: Path, pairs: list[Pair]) -> Path:
 
 def run(folder: Path, pairs: list[Pair], held_out: list[Pair] | None = None, output: Path | None = None) -> Report:
     against = [(str(write(folder / "held_out.tsv", held_out)),)] if held_out else []
-    return check([(str(write(folder / "train.tsv", pairs)),)], against, output, lambda _: None)
+    return make_report(examine([(str(write(folder / "train.tsv", pairs)),)], against, output, lambda _: None))
 
 
 def counts(report: Report) -> dict[str, int]:
@@ -160,5 +160,5 @@ def test_text_that_changes_between_the_passes_is_an_error(tmp_path: Path, demo: 
             write(path, demo.train[:pairs_then])
 
     with pytest.raises(DataError, match="changed while it was being read"):
-        check([(str(path),)], [], tmp_path / "clean.tsv", change)
+        examine([(str(path),)], [], tmp_path / "clean.tsv", change)
     assert not (tmp_path / "clean.tsv").exists()

@@ -24,7 +24,7 @@ def test_leaks_are_the_pairs_and_sides_that_are_in_the_held_out_set(
     pairs: list[tuple[int, int]], held_out: list[tuple[int, int]]
 ) -> None:
     columns = [keys([pair[side] for pair in some]) for some in (pairs, held_out) for side in (0, 1)]
-    leaks = find_leaks(*columns)
+    leaks = dict(zip(("pair", "source", "target"), find_leaks(*columns), strict=True))
     sources, targets = {source for source, _ in held_out}, {target for _, target in held_out}
     for number, (source, target) in enumerate(pairs):
         expected = (
@@ -36,9 +36,7 @@ def test_leaks_are_the_pairs_and_sides_that_are_in_the_held_out_set(
             if target in targets
             else None
         )
-        assert [name for name in ("pair", "source", "target") if getattr(leaks, name)[number]] == [expected] * bool(
-            expected
-        )
+        assert [name for name, flags in leaks.items() if flags[number]] == [expected] * bool(expected)
 
 
 def test_the_key_of_a_pair_depends_on_the_order_of_its_sides() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from transduce.corpora.check.language import LanguageDetector
 from transduce.corpora.check.lengths import IMPROBABLE, Flags, LengthModel, Shift, find_shifts
 from transduce.corpora.check.lexicon import MIN_RECALL, RELATED, UNRELATED, TwoFoldLexicon, Words, unshared_text, words
-from transduce.corpora.check.report import CheckResults, Findings, Report, make_report
+from transduce.corpora.check.report import CheckResults, Findings
 from transduce.corpora.check.scan import CorpusScan, NumberedPair, find_leaks, occurred_before, pair_keys, scan_corpus
 from transduce.errors import DataError
 from transduce.files.pairs import Corpus, PlacedPair, ReadReport, pair_writer, read_placed_pairs
@@ -21,17 +21,12 @@ _COPY = 15  # characters: a shorter copy may be a name
 _CHUNK = 5_000  # pairs that are classified together
 
 
-def check(corpus: Corpus, held_out: Corpus, output: Path | None, log: Callable[[str], None]) -> Report:
+def examine(corpus: Corpus, held_out: Corpus, output: Path | None, log: Callable[[str], None]) -> CheckResults:
     """Check a corpus for leaks, duplicates, misaligned pairs and wrong languages.
 
     The pairs that pass are written to `output`. `held_out` is the validation and test text, which must not be in the
     corpus.
     """
-    return make_report(examine(corpus, held_out, output, log))
-
-
-def examine(corpus: Corpus, held_out: Corpus, output: Path | None, log: Callable[[str], None]) -> CheckResults:
-    """Check a corpus like `check`, but return the flags of every pair instead of a report."""
     for name in (name for files in corpus for name in files):
         if name == "-" or Path(name).is_fifo():
             raise DataError(f"{name}: the text is read twice, so it cannot come from a pipe; give a file")

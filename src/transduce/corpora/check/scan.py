@@ -5,7 +5,6 @@ Pairs that occur again, in the corpus or in the held-out set, are found by 64-bi
 
 from array import array
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,18 +75,12 @@ def occurred_before(keys: Keys) -> Flags:
     return repeated
 
 
-class Leaks(NamedTuple):
-    """The pairs that share a text with the held-out set; each is flagged once."""
+def find_leaks(src: Keys, tgt: Keys, held_out_src: Keys, held_out_tgt: Keys) -> tuple[Flags, Flags, Flags]:
+    """Flags pairs that the held-out set has, those of which it has the source, and of which only the target.
 
-    pair: Flags
-    source: Flags
-    """Only the source, or both sides but of different pairs."""
-    target: Flags
-
-
-def find_leaks(src: Keys, tgt: Keys, held_out_src: Keys, held_out_tgt: Keys) -> Leaks:
-    """Compare the keys of a corpus with those of the held-out set."""
+    Each pair is flagged once.
+    """
     pair = np.isin(pair_keys(src, tgt), pair_keys(held_out_src, held_out_tgt))
     source = np.isin(src, held_out_src) & ~pair
     target = np.isin(tgt, held_out_tgt) & ~pair & ~source
-    return Leaks(pair, source, target)
+    return pair, source, target

@@ -1,13 +1,38 @@
-"""The direction in which `transduce evaluate` translates a test set, and the side that is the source."""
+"""The direction in which `transduce translate` translates a text, and `transduce evaluate` a test set."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from transduce.errors import ConfigError
-from transduce.files.languages import Direction, choose_target, describe_directions, direction_of_entry
+from transduce.cli.inputs import Input
+from transduce.cli.messages import log
+from transduce.errors import ConfigError, DataError
+from transduce.files.languages import (
+    Direction,
+    ModelLanguages,
+    base_language,
+    choose_target,
+    describe_directions,
+    direction_of_entry,
+    language_name,
+    language_of_name,
+)
+from transduce.files.parquet import Row
+from transduce.translation.detection import FEW, KNOWN, MAX_CHARACTERS, Likelihoods, detected_code
+
+if TYPE_CHECKING:
+    from transduce.translation.translator import Translator
 
 _SIDES = ("first", "second")
+_SAMPLED_LINES, _SAMPLED_CHARACTERS = 256, 20_000
+"""Most lines and characters of a text by which its language is detected."""
+_SHORTEST, _LONGEST = 6, 60
+"""Least and most words and trigrams of a text whose language the model's own score may tell."""
+_CLEAR, _SURE = 8.0, 15.0
+"""Least difference of log-probabilities for that, to choose a direction and to refuse the one that is named."""
+_POSSIBLE, _PROBABLE = 0.25, 0.75
+"""Least probability of the model's languages for that, and of another one for a warning."""
 
 
 class EvaluatedDirection(NamedTuple):
@@ -60,3 +85,127 @@ def _possible(
     fitting = [pair for pair in directions if named and {*pair} == {*named}]
     fitting = [pair for pair in fitting if source in (None, pair[0]) and target in (None, pair[1])]
     return fitting or directions
+
+
+def target_language(
+    model: ModelLanguages,
+    inputs: Sequence[Input],
+    source: str | None,
+    target: str | None,
+    detect: Callable[[], str | None] = lambda: None,
+) -> str | None:
+    """The target language of a request; without one, the names of files such as news.de or the text may tell.
+
+    `source` and `target` are the languages that the user names; `detect` is called if the source is not known. Warns of
+    files whose names tell a language that the model does not translate from.
+    """
+    named = {path: language_of_name(path) for path in inputs if isinstance(path, Path)}
+    told = {path: language for path, language in named.items() if language}
+    known = {known for known, _ in model.directions if base_language(known) in told.values()}
+    only = source or (known.pop() if len(known) == 1 and not target else None)
+    if not only and (detected := detect()) and not target:
+        return _target_of_detected(model, detected)
+    target = model.target(target or _default_target(model, only), only)
+    possible = [source_ for source_, other in model.directions if other == target]
+    for path, language in told.items():
+        if possible and not source and language not in map(base_language, possible):
+            log(f"warning: the name of {path} tells {language}, but the text is read as {' or '.join(possible)}")
+    return target
+
+
+def target_of_line(translator: "Translator", text: str, named: str | None, default: str | None) -> str | None:
+    """The target language of a line that is typed: `named` by the user, otherwise by its language or the default."""
+    detected = detected_source(translator, text, named)
+    return _target_of_detected(translator.languages, detected) if detected and not named else default
+
+
+def _target_of_detected(model: ModelLanguages, source: str) -> str | None:
+    """The target language of a text that is in another language than the model's default."""
+    target = model.target(_default_target(model, source), source)
+    log(f"the text seems to be in {_described(source)}: translating {source} to {target}; if it is not, use --from")
+    return target
+
+
+def _default_target(model: ModelLanguages, source: str | None) -> str | None:
+    """The model's default target language, with a message, if it has one and the request leaves a choice."""
+    possible = [direction for direction in model.directions if source in (None, direction[0])]
+    targets = list(dict.fromkeys(target for _, target in possible))
+    default = model.default_to
+    if default not in targets or len(targets) == 1:
+        return None
+    sources = " or ".join(source_ for source_, target in possible if target == default)
+    log(f"translating {sources} to {default}; for another target language, use --to ({', '.join(targets)})")
+    return default
+
+
+def sampled(rows: Iterator[tuple[str, Row]]) -> tuple[str, Iterator[tuple[str, Row]]]:
+    """Lines from all of the first rows, by which the language of the text is detected, and all rows."""
+    first: list[tuple[str, Row]] = []
+    for row in rows:
+        first.append(row)
+        if len(first) >= _SAMPLED_LINES or sum(len(text) for text, _ in first) >= _SAMPLED_CHARACTERS:
+            break
+    step = 1 + sum(len(text) for text, _ in first) // MAX_CHARACTERS
+    return "\n".join(text for text, _ in first[::step]), chain(first, rows)
+
+
+def detected_source(translator: "Translator", text: str, target: str | None) -> str | None:
+    """The language of a text if it certainly is not the one that is expected, and is translated.
+
+    Without a target language, the text is expected to be in the source language of the model's default direction.
+    Raises a DataError if the text certainly is in a language that the model does not translate (to the target), and
+    warns if it probably is.
+    """
+    directions, default = translator.directions, target or translator.default_to
+    expected = {source: detected_code(source) for source, other in directions if default in (None, other)}
+    codes = {detected_code(source): source for source, _ in reversed(directions)}
+    found = Likelihoods(text)
+    if not found.of or not expected or not codes.keys() <= KNOWN or found.best in expected.values():
+        return None
+    best = (
+        found.best
+        if all(map(found.excludes, expected.values()))
+        else _by_model_score(translator, text, found, expected, _SURE if target else _CLEAR)
+    )
+    if not best:
+        probabilities = found.probabilities(found.of)
+        if found.best not in codes and probabilities[found.best] >= _PROBABLE and found.size >= FEW:
+            log(f"warning: the text may be in {_described(found.best)}, which this model does not translate")
+        return None
+    targets = {other for source, other in directions if detected_code(source) == best}
+    if targets and (not target or target in targets):
+        return codes[best]
+    if target and detected_code(target) == best:
+        raise DataError(f"the text seems to be in {_described(best)} already; if it is not, use --from")
+    to = f" to {_described(target)}" if target and targets else ""
+    raise DataError(
+        f"the text seems to be in {_described(best)}, which this model does not translate{to}; it translates "
+        f"{describe_directions(directions)}; if the text is in one of these languages, use --from"
+    )
+
+
+def _by_model_score(
+    translator: "Translator", text: str, found: Likelihoods, expected: Mapping[str, str], clear: float
+) -> str | None:
+    """The language of a short text if the model clearly finds it likelier in that one than in those expected.
+
+    The probability of a text, given itself, is high with the tag of its own language: the decoder of a multilingual
+    model is a language model of each target language.
+    """
+    codes = {source: detected_code(source) for source, _ in translator.directions}
+    tags = {target for _, target in translator.directions}
+    probabilities = found.probabilities(found.of)
+    of_model = sum(probabilities.get(code, 0.0) for code in codes.values())
+    is_short = _SHORTEST <= found.size <= _LONGEST and len(text) <= 2 * _LONGEST
+    if not is_short or of_model < _POSSIBLE or not translator.tagged or not tags.issuperset(codes):
+        return None
+    texts = [text] * len(codes)
+    scored = zip(codes, translator.score(texts, texts, to=[*codes]), strict=True)
+    scores = {code: score.log_prob + found.tempered(codes[code]) for code, score in scored}
+    best = max(scores, key=scores.__getitem__)
+    is_clear = scores[best] - max(scores[code] for code in expected) >= clear
+    return codes[best] if is_clear else None
+
+
+def _described(language: str) -> str:
+    return f"{language_name(language)} ({language})"

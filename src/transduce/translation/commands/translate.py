@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, Input, as_input, require_utf8, shard_of
+from transduce.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, Input, as_input, require_utf8, rows_of, shard_of
 from transduce.cli.messages import announce, log
 from transduce.cli.options import (
     Conflict,
@@ -34,7 +34,6 @@ from transduce.files.document_formats import (
     document_format,
 )
 from transduce.files.files import uncompressed
-from transduce.files.languages import ModelLanguages, base_language, language_of_name
 from transduce.files.pair_formats import TSV, has_rows
 from transduce.models.folder import find_model
 from transduce.search.options import SearchOptions
@@ -295,30 +294,57 @@ def translate(
     elif out:
         require_line_output(out, rows=True, markup=of_documents.format == "text")
     shard = shard_of(inputs, of_lines.shard) if of_lines.shard else None
-    paths: list[Path | None] = [*model] if model else [None]
-    folders = [find_model(path) for path in paths]
-    for path, folder in zip(paths, folders, strict=True):
-        if path and folder.parent.name == "checkpoints" and folder != path:
-            log(f"{path} is not finished; using its newest checkpoint, {folder.name}")
+    folders = _find_models(model)
     with announce("loading the model"):
-        from transduce.translation.commands.translate_lines import explain_lines
+        from transduce.translation.commands.direction import detected_source, sampled, target_language, target_of_line
+        from transduce.translation.commands.translate_lines import explain_lines, translate_lines
         from transduce.translation.translator import Translator
 
         translator = Translator.load(folders, threads=of_engine.threads, **loading, **options)  # type: ignore[arg-type]
-    to = target_language(translator.languages, inputs, from_, to)
+    named, rows, sample = to, rows_of(inputs, of_lines.column), ""
+    typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
+    if not documents and not typed:
+        sample, rows = sampled(rows)
+    to = target_language(translator.languages, inputs, from_, to, lambda: detected_source(translator, sample, named))
     if of_lines.needs_confidence:
         translator.calibration(to)
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:
         log(f"engine {translator.describe_engine()}")
     if of_lines.explain:
-        explain_lines(translator, inputs, of_lines.column, to=to, **wording)
+        explain_lines(translator, rows, to=to, **wording)
     elif documents:
-        again = of_documents.retranslate
-        HOOKS["translate_documents"](
-            translator, documents, out, to=to, source=from_, retranslate=again, force=force, **wording
-        )
+        of_files = {"source": from_, "retranslate": of_documents.retranslate, "force": force}
+        HOOKS["translate_documents"](translator, documents, out, to=to, **of_files, **wording)
     else:
-        _translate_lines(translator, folders, inputs, out, of_lines, shard, to, wording)
+        typed_to = (lambda text: target_of_line(translator, text, named, to)) if typed and not from_ else None
+        record = _record(translator, folders, to, wording, of_lines)
+        translate_lines(translator, inputs, rows, out, of_lines, shard, to, typed_to, wording, record)
+
+
+def _find_models(models: Sequence[Path] | None) -> list[Path]:
+    """The folders of models, with a message about those that are not finished; the bundled model if there are none."""
+    folders = [find_model(path) for path in models or [None]]
+    for path, folder in zip(models or [], folders, strict=False):
+        if folder.parent.name == "checkpoints" and folder != path:
+            log(f"{path} is not finished; using its newest checkpoint, {folder.name}")
+    return folders
+
+
+def _record(
+    translator: "Translator", folders: Sequence[Path], to: str | None, wording: dict[str, Any], options: LineOptions
+) -> dict[str, str]:
+    """What a translation that is resumed must have in common with the one that began."""
+    protection = translator.pipeline.protection
+    return request(
+        folders,
+        to,
+        translator.config,
+        wording,
+        prefix=options.prefix,
+        column=options.column,
+        protection=protection and protection.patterns,
+        confidence=options.min_confidence,
+    )
 
 
 def _refuse_options(
@@ -349,46 +375,6 @@ def _refuse_options(
         of_lines,
         of_text,
         of_ray,
-    )
-
-
-def _translate_lines(
-    translator: "Translator",
-    folders: Sequence[Path],
-    inputs: Sequence[Input],
-    out: Path | None,
-    options: LineOptions,
-    shard: range | None,
-    to: str | None,
-    wording: dict[str, Any],
-) -> None:
-    from transduce.translation.commands.translate_lines import translate_lines
-
-    protection = translator.pipeline.protection
-    translate_lines(
-        translator,
-        inputs,
-        out,
-        shard=shard,
-        column=options.column,
-        resume=options.resume,
-        jsonl=options.jsonl,
-        min_confidence=options.min_confidence,
-        to=to,
-        wording=wording,
-        prefix=options.prefix,
-        long=options.long,
-        confidence=options.needs_confidence,
-        request=request(
-            folders,
-            to,
-            translator.config,
-            wording,
-            prefix=options.prefix,
-            column=options.column,
-            protection=protection and protection.patterns,
-            confidence=options.min_confidence,
-        ),
     )
 
 
@@ -441,34 +427,3 @@ def _check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
             endings = " or ".join(DOCUMENT_SUFFIXES[name][0] for name in formats)
             raise ConfigError(f"--out {out}: the translation of {path} {told}; end its name in {endings}")
     require_folder_of(out)
-
-
-def target_language(
-    model: ModelLanguages, inputs: Sequence[Input], source: str | None, target: str | None
-) -> str | None:
-    """The target language of a request; without one, the names of files such as news.de may leave no choice.
-
-    Warns of files whose names tell a language that the model does not translate from.
-    """
-    named = {path: language_of_name(path) for path in inputs if isinstance(path, Path)}
-    told = {path: language for path, language in named.items() if language}
-    known = {known for known, _ in model.directions if base_language(known) in told.values()}
-    only = source or (known.pop() if len(known) == 1 and not target else None)
-    target = model.target(target or _default_target(model, only), only)
-    possible = [source_ for source_, other in model.directions if other == target]
-    for path, language in told.items():
-        if possible and not source and language not in map(base_language, possible):
-            log(f"warning: the name of {path} tells {language}, but the text is read as {' or '.join(possible)}")
-    return target
-
-
-def _default_target(model: ModelLanguages, source: str | None) -> str | None:
-    """The model's default target language, with a message, if it has one and the request leaves a choice."""
-    possible = [direction for direction in model.directions if source in (None, direction[0])]
-    targets = list(dict.fromkeys(target for _, target in possible))
-    default = model.default_to
-    if default not in targets or len(targets) == 1:
-        return None
-    sources = " or ".join(source_ for source_, target in possible if target == default)
-    log(f"translating {sources} to {default}; for another target language, use --to ({', '.join(targets)})")
-    return default

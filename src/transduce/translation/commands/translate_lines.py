@@ -4,50 +4,52 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines, rows_of
+from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines
 from transduce.cli.messages import log
 from transduce.cli.outputs import LineOutput, open_output
 from transduce.cli.progress import ProgressBar
-from transduce.errors import ConfigError
+from transduce.errors import ConfigError, DataError
 from transduce.files.parquet import Row
 from transduce.files.rows import TARGET_COLUMN
 
 if TYPE_CHECKING:
+    from transduce.translation.commands.translate import LineOptions
     from transduce.translation.translation import Translation, Translations
-    from transduce.translation.translator import LongInput, Translator
+    from transduce.translation.translator import Translator
 
 
 def translate_lines(
     translator: "Translator",
     inputs: Sequence[Input],
+    rows: Iterator[tuple[str, Row]],
     out: Path | None,
-    *,
+    options: "LineOptions",
     shard: range | None,
-    column: str | None,
-    resume: bool,
-    jsonl: bool,
-    min_confidence: float | None,
     to: str | None,
+    typed_to: Callable[[str], str | None] | None,
     wording: dict[str, Any],
-    prefix: str,
-    long: "LongInput",
-    confidence: bool,
     request: Mapping[str, str],
 ) -> None:
-    """Translate each line of the inputs, or those of a shard, to `out` or to standard output."""
+    """Translate each row of the inputs, or those of a shard, to `out` or to standard output.
+
+    `typed_to` chooses the target language of a line that is typed in a terminal, if its language is not known.
+    """
+    jsonl, min_confidence, confidence = options.jsonl, options.min_confidence, options.needs_confidence
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     began = time.monotonic()
     with ExitStack() as stack:
         output = LineOutput()
         if out:
-            output = stack.enter_context(open_output(out, inputs, resume=resume, records=jsonl, request=request))
+            output = stack.enter_context(
+                open_output(out, inputs, resume=options.resume, records=jsonl, request=request)
+            )
         done = output.done
         if done is None:
             log(f"{out} is complete")
@@ -58,9 +60,7 @@ def translate_lines(
         progress = stack.enter_context(
             ProgressBar(lambda: count_lines(inputs) if shard is None else len(shard), done, hidden)
         )
-        lines = rows_of(inputs, column)
-        if typed:
-            lines = _prompted(lines)
+        lines = _prompted(rows) if typed else rows
         first = done
         if shard is not None:
             lines, first = islice(lines, shard.start, shard.stop), shard.start + done
@@ -68,7 +68,7 @@ def translate_lines(
             raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
         common: dict[str, Any] = {
             "align": jsonl,
-            "long": long,
+            "long": options.long,
             "to": to,
             **wording,
             "confidence": confidence,
@@ -77,7 +77,7 @@ def translate_lines(
             common["text_done"] = progress.advance
         written = rejected = 0
         replaces_column = False
-        for (text, row), best in _translated(translator, lines, prefix, first + 1, typed, common):
+        for (text, row), best in _translated(translator, lines, options.prefix, first + 1, typed, typed_to, common):
             accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
             written, rejected = written + 1, rejected + (not accepted)
             if jsonl:
@@ -99,14 +99,13 @@ def translate_lines(
 
 def explain_lines(
     translator: "Translator",
-    inputs: Sequence[Input],
-    column: str | None,
+    rows: Iterable[tuple[str, Row]],
     *,
     to: str | None,
     **wording: Any,
 ) -> None:
-    """Print each line of the inputs and the text after each stage that changes it, with the number of its segment."""
-    for text, _ in rows_of(inputs, column):
+    """Print each line and the text after each stage that changes it, with the number of its segment."""
+    for text, _ in rows:
         print(f"{'':11} {text}")
         for segment, stage, after in translator.explain(text, to=to, **wording):
             print(f"{segment or '':>1} {stage:9} {after}")
@@ -118,12 +117,18 @@ def _translated(
     prefix: str,
     first_line: int,
     typed: bool,
+    typed_to: Callable[[str], str | None] | None,
     common: dict[str, Any],
 ) -> Iterator[tuple[tuple[str, Row], "Translations"]]:
     """Every text and its row with the translations; lines typed in a terminal are translated one by one."""
     if typed:
         for number, (text, row) in enumerate(rows, start=first_line):
-            (best,) = translator.stream([text], prefixes=[prefix], first_line=number, **common)
+            try:
+                to = typed_to(text) if typed_to else common["to"]
+            except DataError as error:
+                log(str(error))
+                continue
+            (best,) = translator.stream([text], prefixes=[prefix], first_line=number, **common | {"to": to})
             yield (text, row), best
     else:
         kept: deque[tuple[str, Row]] = deque()  # rows that were read but not yet translated

@@ -142,7 +142,7 @@ def _trimmed(text: str, start: int, end: int) -> Span:
 def shared_parts(source: str, target: str) -> list[str]:
     """Protected spans and names, none of which overlap, that occur exactly once on both sides as separate words.
 
-    The hook by which augmentation (data/augment.py) finds what it replaces by slots.
+    Augmentation (translation/augment.py) replaces them by slots.
     """
     parts = [source[start:end] for start, end in Protection().spans(source)]
     protected = " ".join(parts)

@@ -15,13 +15,14 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, Job, search_all
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.token_ranges import token_ranges
 from transduce.translation.text import Found, Segment, Span
+from transduce.translation.token_ranges import token_ranges
 from transduce.translation.translation import Translation
 
 T = TypeVar("T")
 Searches: TypeAlias = Generator[tuple[Sequence[Segment], SearchConfig], list[list[Hypothesis]], T]
-"""Work that needs searches: yields segments and options, is sent their hypotheses, and returns a result."""
+"""Work that needs searches: yields segments and options, is sent their hypotheses, and returns a result.
+Where it may be interrupted, it yields no segments."""
 
 _DECODED_TOGETHER = 128
 """Number of texts with required text or tags that are decoded together, because a search for few repairs is slow."""
@@ -50,7 +51,7 @@ def run_searches(engine: Engine, searches: Searches[T]) -> T:
     try:
         jobs, config = next(searches)
         while True:
-            jobs, config = searches.send(search_all(engine, jobs, config))
+            jobs, config = searches.send(search_all(engine, jobs, config) if jobs else [])
     except StopIteration as result:
         finished: T = result.value
         return finished

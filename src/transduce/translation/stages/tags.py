@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from transduce.tokenizers.token_ranges import align_characters
 from transduce.translation.markup import Mark, collapsed_places, paired_tags
 from transduce.translation.projection import project
 from transduce.translation.text import Context, Edit, Found, Segment, Stage, Text
+from transduce.translation.token_ranges import align_characters
 
 _BLOCK_NAMES = """
 address article aside blockquote body br button caption center col colgroup dd details dialog dir div dl dt fieldset

@@ -3,6 +3,7 @@
 The numbers are estimates: text is read for a few seconds at most, and the speed is that of one small batch.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,16 +13,22 @@ import torch
 
 from transduce.files.pairs import Corpus, ReadReport, count_pairs
 from transduce.files.readers import READERS
+from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.nn.device import pick_device
-from transduce.training.measured import step_seconds
+from transduce.training.learner import Learner, make_optimizer
+from transduce.training.measured import trial_batch
 from transduce.training.recipe import Recipe
+from transduce.training.task import Task
 
 _READING_SECONDS = 3.0
 _CHARACTERS_PER_TOKEN = 4
 _COMPRESSION = 3
 """About how many bytes of text a byte of a compressed file stands for."""
-_TRIAL_TOKENS = 512
+_TRIAL_TOKENS, _USUAL_LENGTH = 512, 25
+"""Tokens of the batch whose time is measured, and of its sentences."""
+_LONG_STEP = 2.0
+"""Seconds of a step after which no further ones are measured."""
 _MOST_HOURS = 24.0
 """A preset whose run takes longer on this machine is not recommended, except for the smallest."""
 PRESETS_BY_PAIRS = (("tiny", 0), ("small", 10_000), ("base", 500_000), ("big", 4_000_000))
@@ -74,6 +81,13 @@ def duration(hours: float) -> str:
     return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:,.0f} days"
 
 
+def require_examples(recipe: Recipe) -> None:
+    """Raise an error if a file of the text has no example of the recipe's task; only its first example is read."""
+    reader = READERS[recipe.make_task().reader]
+    for files in dict.fromkeys([*recipe.data.all_train, *recipe.data.all_valid]):
+        next(reader.pieces([files], ReadReport()) if reader.pieces else reader.read([files], ReadReport()))
+
+
 def text_size(recipe: Recipe) -> TextSize:
     """The size of the training text; what is not read within a few seconds is extrapolated from the file sizes."""
     reader = READERS[recipe.make_task().reader]
@@ -109,10 +123,27 @@ def cost(recipe: Recipe, size: TextSize) -> Cost | None:
     device = pick_device(config.device)
     model = create_model(recipe.model, recipe.tokenizer.vocab_size).to(device)
     tokens = min(config.batch_tokens, _TRIAL_TOKENS)
-    seconds = step_seconds(recipe, task, model, tokens) * config.batch_tokens / tokens * config.accumulate
+    seconds = _step_seconds(recipe, task, model, tokens) * config.batch_tokens / tokens * config.accumulate
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "this CPU"
     epochs = config.steps * config.accumulate * config.batch_tokens / max(1, size.tokens)
     return Cost(config.steps, seconds, epochs, name)
+
+
+def _step_seconds(recipe: Recipe, task: Task, model: Model, tokens: int) -> float:
+    """About the time of a training step with this many tokens; the weights stay as they are.
+
+    If the first of a few steps takes long, it is the only one.
+    """
+    learner = Learner(model, make_optimizer(model, recipe.train), task, recipe.train)
+    batch, seconds = trial_batch(recipe, task, model, tokens, min(_USUAL_LENGTH, recipe.data.max_length)), math.inf
+    for number in range(1, 4):
+        began = time.perf_counter()
+        learner.compute(batch)
+        learner.update(number, 0.0, batch.count).item()
+        seconds = min(seconds, time.perf_counter() - began)
+        if seconds > _LONG_STEP:
+            break
+    return seconds
 
 
 def recommend(size: TextSize, cost_of: Callable[[str], Cost | None]) -> str:

@@ -9,9 +9,9 @@ import pytest
 
 from transduce.errors import DataError, ModelError
 from transduce.interop.gguf import read_gguf
+from transduce.interop.imported_tokenizers import LibraryTokenizer, TokenOrder
 from transduce.speech.sound import read_sound
 from transduce.tokenizers.any_tokenizer import load_tokenizer
-from transduce.tokenizers.imported import LibraryTokenizer, TokenOrder, load_imported_tokenizer
 
 tokenizers: Any = pytest.importorskip("tokenizers")
 
@@ -71,7 +71,7 @@ def test_files_that_are_something_else(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
     with pytest.raises(ModelError, match=r"tokenizer\.json: "):
-        load_imported_tokenizer(path)
+        load_tokenizer(tmp_path)
 
 
 def test_damaged_sentencepiece_models(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_damaged_sentencepiece_models(tmp_path: Path) -> None:
     content = {"markers": [0, 1, 2, 3], "size": 5, "pieces": ["a"] * 5}
     path.write_text(json.dumps(content | {"source": "AAAA", "target": "AAAA"}))
     with pytest.raises(ModelError, match="not a SentencePiece model"):
-        load_imported_tokenizer(path)
+        load_tokenizer(tmp_path)
     path.write_text(json.dumps(content | {"source": "?", "target": ""}))
     with pytest.raises(ModelError, match="not the vocabulary of an imported model"):
-        load_imported_tokenizer(path)
+        load_tokenizer(tmp_path)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.data.augment import AugmentConfig, augment, choose
+from transduce.data.augment import AugmentConfig, choose
 from transduce.errors import ConfigError
 from transduce.tokenizers.symbols import BACK_TRANSLATED, FORMALITY, SLOTS, escape, language_tag
+from transduce.translation.augment import augment
 
 PAIR = ("Tom sent 3.5 kg of apples to Berlin.", "Tom schickte 3.5 kg Äpfel nach Berlin.")
 CHANGES = ["upper", "title", "typos", "punctuation", "emoji", "spans", "names", "formality"]

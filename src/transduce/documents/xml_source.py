@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from transduce.errors import DataError
+from transduce.files.pair_formats import not_well_formed, safe_parser
 
 _DEEPEST = 256
 XML_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
@@ -73,25 +74,6 @@ class Element:
             else:
                 parts.append(item.text or "")
         return "".join(parts)
-
-
-def safe_parser(name: str, encoding: str | None = None) -> expat.XMLParserType:
-    """A parser that refuses entity declarations, which can expand without bound or name other files.
-
-    Without an encoding, the file tells it.
-    """
-
-    def refuse(*_: object) -> None:
-        raise DataError(f"{name}: XML that declares entities is not read; replace them by their text")
-
-    parser = expat.ParserCreate(encoding)
-    parser.EntityDeclHandler = refuse
-    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
-    return parser
-
-
-def not_well_formed(name: str, error: expat.ExpatError) -> DataError:
-    return DataError(f"{name}, line {error.lineno}: not well-formed XML: {expat.errors.messages[error.code]}")
 
 
 def parse_xml(source: str, name: str) -> Element:

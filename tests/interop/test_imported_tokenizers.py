@@ -10,9 +10,9 @@ import sentencepiece
 from mixed_text import MIXED
 
 from transduce.interop.gguf import gguf_tokenizer
+from transduce.interop.imported_tokenizers import ImportedTokenizer
 from transduce.interop.vocabulary import read_tokenizer
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.tokenizers.imported import ImportedTokenizer
 from transduce.tokenizers.symbols import escape
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from transduce.data.noise import Groups, RandomExamples
+from transduce.encoders.noise import Groups, RandomExamples
 
 
 def sequences(count: int, longest: int = 40) -> list[np.ndarray]:

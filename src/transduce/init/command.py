@@ -52,11 +52,11 @@ def init(
     from transduce.config import apply_sets
     from transduce.disk import write_atomically
     from transduce.errors import ConfigError
+    from transduce.init.estimate import Cost, cost, recommend, require_examples, text_size
+    from transduce.init.recipe_template import recipe_text
     from transduce.training.api import given_settings
-    from transduce.training.estimate import Cost, cost, recommend, text_size
     from transduce.training.mistakes import refuse_mistakes
-    from transduce.training.recipe_template import recipe_text
-    from transduce.training.resolve import foreign_vocabulary, require_examples, require_text
+    from transduce.training.resolve import foreign_vocabulary, require_text
 
     refuse_overwriting(recipe, force=force)
     files: dict[str, Any] = {"src": src, "tgt": tgt, "train": train, "text": text}

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from transduce.data import shards as shards_module
-from transduce.data.plan import WindowPlan
 from transduce.data.prepare import DataConfig, Prepared, prepare
-from transduce.data.shards import TokenShards, write_document_index, write_document_shards
+from transduce.data.shards import TokenShards
 from transduce.data.variation import Variation
 from transduce.errors import ConfigError
-from transduce.files import readers as text_documents
-from transduce.files.pairs import ReadReport
-from transduce.files.readers import read_pieces
+from transduce.language_model import document_shards, documents
+from transduce.language_model.document_shards import encode_documents, write_index
 from transduce.language_model.task import LanguageModel
+from transduce.language_model.window_plan import WindowPlan
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, Tokenizer, TokenizerConfig
 from transduce.training.loader import Loader
 from transduce.training.processes import Processes
@@ -59,15 +57,15 @@ def test_every_document_is_in_the_shards_once_and_ends_with_eos(prepared: Prepar
 def test_long_documents_stay_whole_across_pieces_shards_and_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Prepared
 ) -> None:
-    monkeypatch.setattr(text_documents, "PIECE", 50)
-    monkeypatch.setattr(shards_module, "SHARD_CHARACTERS", 120)
+    monkeypatch.setattr(documents, "PIECE", 50)
+    monkeypatch.setattr(document_shards, "SHARD_CHARACTERS", 120)
     texts = ["a line of text\n" * 40, "short", "another line\n" * 30]
     path = tmp_path / "long.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
     prepared.tokenizer.save(tmp_path / "tokenizer.model")
     for worker in range(2):
-        write_document_shards(tmp_path, worker, 2, read_pieces([(str(path),)], ReadReport()))
-    write_document_index(tmp_path, {"report": []})
+        encode_documents(tmp_path, worker, 2, [(str(path),)])
+    write_index(tmp_path, {"report": []})
     shards = TokenShards(tmp_path)
     assert len(shards.index["shard_pairs"]) > 4
     assert len(shards) > 10

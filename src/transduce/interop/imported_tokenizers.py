@@ -13,19 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import sentencepiece
 
-from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.files.texts import one_line
+from transduce.tokenizers.any_tokenizer import IMPORTED
 from transduce.tokenizers.symbols import BYTE_TOKEN, SPACE_MARK, escape, unescape
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 MARKERS = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
-_MAX_BYTES = 1 << 27
 _MAX_TOKENS = 1 << 21
 """Limit for the size of a vocabulary: several times the largest in use."""
 _OWNERS = (EOS, UNK, PAD, BOS)
@@ -76,7 +74,7 @@ class ImportedTokenizer(ABC):
     Texts are normalized as the original prescribes, so decoding may restore them only in part.
     """
 
-    file_name: ClassVar[str] = "tokenizer.json"
+    file_name: ClassVar[str] = IMPORTED
     symbol_ids: Mapping[str, int] = {}
 
     def __init__(self, order: TokenOrder, before: Sequence[int] = ()) -> None:
@@ -326,14 +324,6 @@ def _processor(model: bytes) -> Any:
         return sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
         raise ModelError(one_line(f"not a SentencePiece model: {error}")) from None
-
-
-def load_imported_tokenizer(path: Path) -> ImportedTokenizer:
-    require_file(path, _MAX_BYTES, "a vocabulary can have")
-    try:
-        return parse_imported_tokenizer(path.read_bytes())
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
 
 
 def parse_imported_tokenizer(file: bytes) -> ImportedTokenizer:

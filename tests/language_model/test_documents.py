@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.errors import ConfigError, DataError
-from transduce.files import readers as documents
 from transduce.files.pairs import ReadReport
-from transduce.files.readers import read_documents, read_pieces
+from transduce.language_model import documents
+from transduce.language_model.documents import read_documents, read_pieces
 from transduce.tokenizers import tokenizer as tokenizer_module
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig, encoding_units
 

@@ -20,7 +20,18 @@ _MARGIN = 0.3
 """By how much the exchanged sides must be more similar, of at most 2: two languages with the same words are not."""
 
 
-def infer_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
+def languages_of_run(recipe: Recipe, log: Callable[[str], None], *, is_new: bool) -> Recipe:
+    """The recipe with its languages, as far as anything tells them; warns of contradictions.
+
+    Only a new run takes them over from the model that it starts from, which may have been deleted since.
+    """
+    recipe = _infer_languages(recipe, log)
+    recipe = _inherit_languages(recipe, log) if is_new else recipe
+    _warn_of_file_names(recipe.data, log)
+    return recipe
+
+
+def _infer_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
     """The recipe with the languages that the names of the training files tell, if it does not name them."""
     data = recipe.data
     found = {pair for files in data.train if (pair := direction_of_entry(files))}
@@ -42,7 +53,7 @@ def infer_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
     return replace(recipe, data=replace(data, src_lang=direction[0], tgt_lang=direction[1]))
 
 
-def inherit_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
+def _inherit_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
     """The recipe with the languages of the model that it starts from, if that has one direction and nothing tells them.
 
     Warns of other languages: they may be meant, but the files may also be exchanged.
@@ -66,10 +77,10 @@ def inherit_languages(recipe: Recipe, log: Callable[[str], None]) -> Recipe:
     return replace(recipe, data=replace(data, src_lang=direction[0], tgt_lang=direction[1]))
 
 
-def warn_of_file_names(data: DataConfig, log: Callable[[str], None]) -> None:
+def _warn_of_file_names(data: DataConfig, log: Callable[[str], None]) -> None:
     """Warn of files whose names tell another direction than that of their text, or that are both source and target.
 
-    `infer_languages` does so for the training text of a model with one direction.
+    `_infer_languages` does so for the training text of a model with one direction.
     """
     for part in data.parts:
         direction = parse_direction(part.name) if part.name else (data.src_lang, data.tgt_lang)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.tokenizers.token_ranges import align_characters, token_ranges
+from transduce.translation.token_ranges import align_characters, token_ranges
 
 
 def ranges(tokens: str, text: str) -> list[str]:

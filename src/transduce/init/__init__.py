@@ -1,0 +1,1 @@
+"""`transduce init`: a recipe for a corpus, with an estimate of the run."""

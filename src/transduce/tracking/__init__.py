@@ -1,0 +1,1 @@
+"""Other programs that show the measurements of a run."""
