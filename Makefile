@@ -30,10 +30,12 @@ faults: $(READY)        ## every fault as often as the docs promise: several hou
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 --durations=20 tests/faults
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -s --durations=20 tests/serve/faults
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 tests/cluster/test_ray.py tests/training/test_slurm.py
+	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 tests/fast tests/parsing/test_parser.py tests/interop/test_settings.py tests/test_benchmarks.py
 
 figures: $(READY)       ## write the figures of the documentation from benchmarks/figures.json, and the diagram of the imports
 	$(BIN)/python docs/figures.py
 	$(BIN)/python docs/imports.py
+	$(BIN)/python docs/figure1.py
 
 format: $(READY)        ## format the code
 	$(BIN)/ruff check --fix .

@@ -1,11 +1,13 @@
 """HTML: attributes, the language of a page, and its encoding."""
 
 import re
+from typing import Any
 
 import pytest
 from translated_documents import read, translated
 
 from transduce.documents.document import AlignedTranslation, ReadOptions
+from transduce.documents.html_text import HtmlText
 from transduce.documents.read import read_document
 
 
@@ -79,3 +81,21 @@ def test_a_tag_inside_a_copied_word_stays_inside(page: str, output: str, written
     assert (
         document.write([AlignedTranslation(output, [((0, length), (0, len(output)))])]).decode() == f"<p>{written}</p>"
     )
+
+
+class _CountedText(str):
+    """A text that counts the characters of its slices."""
+
+    copied = 0
+
+    def __getitem__(self, place: Any) -> str:
+        part = super().__getitem__(place)
+        self.copied += len(part)
+        return part
+
+
+def test_the_time_for_many_tags_grows_with_their_number() -> None:
+    """Once, the rest of the page was copied for each tag: 5 MB of tags took minutes."""
+    page = _CountedText("<b>a</b><div>" * 1_000)
+    assert len(HtmlText(page).texts) == 1_000
+    assert page.copied < 10 * len(page)

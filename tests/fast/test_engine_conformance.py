@@ -142,7 +142,7 @@ def test_native(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check("native", draw_case(number, small=False), monkeypatch)
 
 
-@pytest.mark.parametrize("number", GPU if DEVICE == "cuda" else INTERPRETED)
+@pytest.mark.parametrize("number", GPU if DEVICE == "cuda" else INTERPRETED[:: repetitions(2, 1)])
 def test_gpu(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     check("gpu", draw_case(number, small=DEVICE == "cpu"), monkeypatch)

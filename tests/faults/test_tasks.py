@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from commands import in_cache
-from fault_injection import SmallRun, assert_intact, assert_same_result, kill_after, repetitions
+from fault_injection import FULL, SmallRun, assert_intact, assert_same_result, kill_after, repetitions
 from toy_run import as_sets, make_toy_pairs, write_lines
 
 from transduce.training.checkpoint import newest_step
@@ -81,6 +81,11 @@ def write_texts(folder: Path) -> None:
     (folder / "both.toml").write_text("\n".join(directions) + "reverse = true\n", encoding="utf-8")
 
 
+def of(*names: str) -> pytest.MarkDecorator:
+    """These tasks; with FAULTS=full, all of them. Each task has two or more of these faults, besides those of all."""
+    return pytest.mark.parametrize("small", list(TASKS) if FULL else names, indirect=True)
+
+
 @pytest.fixture(scope="module", params=TASKS)
 def small(request: pytest.FixtureRequest, transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
     """A run of each task without faults; that of translation is multilingual."""
@@ -122,6 +127,7 @@ def test_a_run_that_was_killed_is_resumed_bit_for_bit(transduce: Any, small: Sma
     assert losses(tmp_path / "run") == losses(small.reference)
 
 
+@of("parse", "transcribe", "masked")
 def test_a_run_killed_at_random_moments_ends_in_the_same_weights(
     transduce: Any, small: SmallRun, tmp_path: Path
 ) -> None:
@@ -140,6 +146,7 @@ def test_a_run_killed_at_random_moments_ends_in_the_same_weights(
         kills += kills == 0  # a fast machine may finish before the kill
 
 
+@of("translate", "language_model", "classify")
 def test_a_run_may_be_resumed_with_other_threads(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
     assert train(transduce, small, tmp_path / "run", before=DIE_IN_STEP_6).code == -9
     resumed = train(transduce, small, tmp_path / "run", "--set", "train.threads=2")
@@ -167,6 +174,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(transduce: Any, small: Smal
     assert not (tmp_path / "run").exists()
 
 
+@of("parse", "transcribe", "language_model", "denoise")
 def test_a_batch_that_does_not_fit_is_split(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
     outcome = train(transduce, small, tmp_path / "run", before=FIRST_BATCH_TOO_LARGE)
     assert outcome.code == 0, outcome.err
@@ -174,6 +182,7 @@ def test_a_batch_that_does_not_fit_is_split(transduce: Any, small: SmallRun, tmp
     assert_same_curves(tmp_path / "run", small.reference)
 
 
+@of("translate", "masked", "denoise", "classify")
 def test_a_sharded_model_learns_the_same(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
     outcome = train(transduce, small, tmp_path / "run", "--set", "train.shard=true", processes=2)
     assert outcome.code == 0, outcome.err

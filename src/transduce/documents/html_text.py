@@ -54,27 +54,28 @@ _PAGE_TAG = re.compile(r"<html\b[^<>]*>", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*["']?)[a-z0-9-]+""", re.IGNORECASE)
 
 
+_Kind = Literal["text", "open", "close", "empty", "protected", "block"]
+
+
 class _Part(NamedTuple):
     """A run of text, a tag, or an element with its content."""
 
-    kind: Literal["text", "open", "close", "empty", "protected", "block"]
+    kind: _Kind
     name: str
     source: str
+    start: int
+    """Its place in the source of the page."""
 
 
 class HtmlText:
     """HTML split into texts at block-level elements. A text may have inline tags; everything else stays unchanged."""
 
     def __init__(self, source: str) -> None:
-        self._parts: list[str] = []
-        self._text_parts: list[int] = []
-        """Indices of the parts that the translations replace."""
+        self.source = source
         self.texts: list[TaggedText] = []
         """The texts that contain more than white space and protected elements."""
         self.places: list[tuple[int, int]] = []
         """Start and end of each text in the source."""
-        self.size = 0
-        """Number of characters of the source."""
         run: list[_Part] = []
         in_navigation = False
         for part in _scan(source):
@@ -83,17 +84,17 @@ class HtmlText:
             if part.kind == "block" or (in_navigation and part.name == "a"):
                 self._add_run(run)
                 run = []
-                self._append(part.source)
             else:
                 run.append(part)
         self._add_run(run)
 
     def fill(self, translations: Sequence[str]) -> str:
         """The HTML with each text replaced by the HTML of its translation."""
-        parts = list(self._parts)
-        for index, translation in zip(self._text_parts, translations, strict=True):
-            parts[index] = translation
-        return "".join(parts)
+        parts, at = list[str](), 0
+        for (start, end), translation in zip(self.places, translations, strict=True):
+            parts += [self.source[at:start], translation]
+            at = end
+        return "".join([*parts, self.source[at:]])
 
     def _add_run(self, run: list[_Part]) -> None:
         """Add the text and inline elements between two block-level tags; links side by side are texts of their own."""
@@ -102,7 +103,6 @@ class HtmlText:
             if separate and part.name == "a":
                 self._add_text(piece)
                 piece = []
-                self._append(part.source)
             else:
                 piece.append(part)
         self._add_text(piece)
@@ -122,22 +122,11 @@ class HtmlText:
             else:
                 builder.add_empty(part.source)
         tagged = builder.finish()
-        source = "".join(part.source for part in run)
-        if not tagged.has_text:
-            self._append(source)
-            return
-        before, after = (cast(re.Match[str], end.search(source))[0] for end in (_SPACE_BEFORE, _SPACE_AFTER))
-        self._append(before)
-        self._text_parts.append(len(self._parts))
-        self.texts.append(tagged)
-        start = self.size
-        self._append(source[len(before) : len(source) - len(after)])
-        self.places.append((start, self.size))
-        self._append(after)
-
-    def _append(self, source: str) -> None:
-        self._parts.append(source)
-        self.size += len(source)
+        if tagged.has_text:
+            source = "".join(part.source for part in run)
+            before, after = (cast(re.Match[str], end.search(source))[0] for end in (_SPACE_BEFORE, _SPACE_AFTER))
+            self.texts.append(tagged)
+            self.places.append((run[0].start + len(before), run[0].start + len(source) - len(after)))
 
 
 def _has_only_links(run: Sequence[_Part]) -> bool:
@@ -154,7 +143,6 @@ def _has_only_links(run: Sequence[_Part]) -> bool:
 
 def _attribute_units(source: str) -> Iterator[PlacedUnit]:
     """The texts in attributes, such as `alt`, in the order of the source; none of elements that are not translated."""
-    start = 0
     for part in _scan(source):
         if part.name and part.kind in ("open", "empty", "block") and (tag := _TAG.fullmatch(part.source)):
             for match in _attributes_with_text(part.name, tag[0]):
@@ -162,8 +150,7 @@ def _attribute_units(source: str) -> Iterator[PlacedUnit]:
                 first, last = match.start(2) + len(quote), match.end(2) - len(quote)
                 text = html.unescape(tag[0][first:last])
                 if unit := text_unit(text, html.escape, "".join if quote else _in_quotes):
-                    yield start + first, start + last, unit
-        start += len(part.source)
+                    yield part.start + first, part.start + last, unit
 
 
 def _attributes_with_text(name: str, tag: str) -> list[re.Match[str]]:
@@ -180,51 +167,45 @@ def _attributes_with_text(name: str, tag: str) -> list[re.Match[str]]:
 
 
 def _scan(source: str) -> Iterator[_Part]:
-    start = 0
-    while start < len(source):
+    at = 0
+    while at < len(source):
         check_deadline()
-        tag = _TAG_START.search(source, start)
-        end = tag.start() if tag else len(source)
-        if end > start:
-            yield _Part("text", "", source[start:end])
+        tag = _TAG_START.search(source, at)
+        start = tag.start() if tag else len(source)
+        if start > at:
+            yield _Part("text", "", source[at:start], at)
         if not tag:
             return
-        part = _read_tag(source, end)
-        start = end + len(part.source)
-        yield part
+        kind, name, at = _read_tag(source, start)
+        yield _Part(kind, name, source[start:at], start)
 
 
-def _read_tag(source: str, start: int) -> _Part:
-    """The tag, comment or untranslated element at `start`.
+def _read_tag(source: str, start: int) -> tuple[_Kind, str, int]:
+    """The kind, the name and the end of the tag, comment or untranslated element at `start`.
 
     If it is not closed, it is the rest of the source. This stays at the end, as text after it would become part of it.
     """
-    rest = _Part("block", "", source[start:])
+    rest: tuple[_Kind, str, int] = "block", "", len(source)
     if source.startswith("<!--", start):
         end = source.find("-->", start)
-        return rest if end < 0 else _Part("empty", "", source[start : end + 3])
+        return rest if end < 0 else ("empty", "", end + 3)
     if element := _NOT_TEXT.match(source, start):
         closing = re.compile(rf"</{element[1]}\s*>", re.IGNORECASE).search(source, start)
-        return _Part("empty", "", source[start : closing.end()]) if closing else rest
+        return ("empty", "", closing.end()) if closing else rest
     tag = _TAG.match(source, start)
     if not tag:
         return rest
     closes, name = cast(re.Match[str], _NAME.match(tag[0])).groups()
     name = name.lower()
-    is_block = name in BLOCKS or name[:1] in ("!", "?", "")
-    if not closes and not tag[0].endswith("/>") and name not in _EMPTY and _is_protected(name, tag[0]):
+    is_block, is_empty = name in BLOCKS or name[:1] in ("!", "?", ""), name in _EMPTY or tag[0].endswith("/>")
+    if not closes and not is_empty and _is_protected(name, tag[0]):
         element_end = _element_end(source, tag.end(), name)
-        kind: Literal["block", "protected"] = "block" if is_block else "protected"
-        return rest if element_end is None else _Part(kind, name, source[start:element_end])
-    if is_block:
-        return _Part("block", name, tag[0])
+        return rest if element_end is None else ("block" if is_block else "protected", name, element_end)
     if name == "sup" and not closes:
         mark_end = _element_end(source, tag.end(), name, tag.end() + _LONGEST_MARK)
         if mark_end and not any(map(str.isalpha, html.unescape(_SIMPLE_TAG.sub("", source[start:mark_end])))):
-            return _Part("empty", "", source[start:mark_end])
-    if closes:
-        return _Part("close", name, tag[0])
-    return _Part("empty" if name in _EMPTY or tag[0].endswith("/>") else "open", name, tag[0])
+            return "empty", "", mark_end
+    return "block" if is_block else "close" if closes else "empty" if is_empty else "open", name, tag.end()
 
 
 def _is_protected(name: str, tag: str) -> bool:

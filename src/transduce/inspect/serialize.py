@@ -169,8 +169,8 @@ def _predictions(
             "written": [None if token is None else log_prob for log_prob, token in written],
         }
 
-    own = listed(layers[-1], None) | {"temperatures": TEMPERATURES, "log_sum": rounded(log_sum_TX)}
-    return own, [listed(layer, _LENS_TOKENS) for layer in layers]
+    last = listed(layers[-1], None) | {"temperatures": TEMPERATURES, "log_sum": rounded(log_sum_TX)}
+    return last, [listed(layer, _LENS_TOKENS) for layer in layers]
 
 
 def _model_facts(model: Model, num_heads: int, encoder_layers: int, decoder_layers: int) -> dict[str, Any]:

@@ -257,7 +257,7 @@ async def _translate(
     accepted = await service.accept(model, plain, to=to, align=align or False, **options)
     split = await accepted.all()
     if documents:
-        size = sum(document.size for document in documents)
+        size = sum(len(document.source) for document in documents)
         return await service.workers.run(size * (body.alternatives + 1), _fill, documents, split)
     return await service.workers.run(split.cost, _texts, split)
 
