@@ -35,6 +35,7 @@ faults: $(READY)        ## every fault as often as the docs promise: several hou
 figures: $(READY)       ## write the figures of the documentation from benchmarks/figures.json, and the diagram of the imports
 	$(BIN)/python docs/figures.py
 	$(BIN)/python docs/imports.py
+	$(BIN)/python docs/figure1.py
 
 format: $(READY)        ## format the code
 	$(BIN)/ruff check --fix .

@@ -1,13 +1,18 @@
 """Bar charts of measured figures as SVG, in colours that are readable on light and dark backgrounds."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
+FIGURES: dict[str, Any] = json.loads((Path(__file__).parents[1] / "benchmarks" / "figures.json").read_text("utf-8"))
 WIDTH, BAR, GAP, TOP = 720, 15, 10, 56
 CHARACTER = 6.6
 """Width of a character of a label."""
+LABEL = 52
+"""Largest number of characters of a label."""
 TEXT = "#7d7d7d"
 COLOURS = ("#2f81c7", "#c98a1b", "#8a8f98", "#3d9970", "#b65fa6")
 
@@ -43,7 +48,9 @@ class Chart:
         y = TOP
         for label, values in groups.items():
             middle = y + len(values) * BAR / 2 + 3
-            lines.append(f'<text x="{left - 8:.0f}" y="{middle:.0f}" text-anchor="end">{escape(label)}</text>')
+            lines.append(
+                f'<text x="{left - 8:.0f}" y="{middle:.0f}" text-anchor="end">{escape(label.replace("`", ""))}</text>'
+            )
             for value, colour in zip(values, COLOURS, strict=False):
                 width = max(value * scale, 1)
                 lines.append(
@@ -68,6 +75,16 @@ def _text(value: float) -> str:
 def table(entry: str, rows: tuple[str, ...], columns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Groups for rows of an entry, with a bar for each column."""
     return {row: tuple(f"{entry} > {row} > {column}" for column in columns) for row in rows}
+
+
+def whole(entry: str, *columns: str) -> dict[str, tuple[str, ...]]:
+    """Groups for the rows of an entry that have all these columns; long labels are cut."""
+    rows = [row for row, values in FIGURES[entry]["results"].items() if all(column in values for column in columns)]
+    groups = table(entry, tuple(rows), columns)
+    plain = {row: row.replace("`", "") for row in groups}
+    return {
+        label if len(label) <= LABEL else f"{label[: LABEL - 1].rstrip()}…": groups[row] for row, label in plain.items()
+    }
 
 
 SEARCHES = ("one by one, greedy", "one by one, beam 4", "32 sentences, greedy", "32 sentences, beam 4")
@@ -154,6 +171,39 @@ CHARTS = {
     "check-errors": Chart(
         "Errors that data check removes", "% of the pairs with the error", ("Multi30k", "Tatoeba", "Europarl"),
         table("check-errors", ERRORS, ("Multi30k", "Tatoeba", "Europarl")),
+    ),
+    "bundled": Chart("The bundled model", "BLEU", ("higher is better",), whole("bundled", "BLEU")),
+    "installed": Chart("Size of an installation", "MB", ("smaller is better",), whole("installed", "MB")),
+    "engine-quality": Chart(
+        "The fast engines and the reference", "BLEU", ("engine", "plain, float32"),
+        whole("engine-quality", "BLEU", "plain (float32)"),
+    ),
+    "parsing": Chart(
+        "Constituency parsing", "F1", ("CRAFT test", "GUM test"), whole("parsing", "CRAFT test", "GUM test")
+    ),
+    "table2": Chart(
+        "Table 2, trained alike", "BLEU", ("English-German", "English-French"), whole("table2", "BLEU", "BLEU, En-Fr")
+    ),
+    "exported": Chart(
+        "Exported models in other toolkits", "BLEU", ("greedy", "beam 4"),
+        whole("exported", "BLEU, greedy", "BLEU, beam 4"),
+    ),
+    "firefox-identical": Chart(
+        "Models of Firefox", "sentences of 500 that are identical", ("higher is better",),
+        whole("firefox-identical", "identical of 500"),
+    ),
+    "serve-base": Chart(
+        "The server and the translator by itself", "output tokens/s", ("higher is better",),
+        whole("serve-base", "output tokens/s"),
+    ),
+    "serve-fairness": Chart(
+        "A short request beside other clients", "ms", ("median", "slowest"),
+        whole("serve-fairness", "median, ms", "slowest, ms"),
+    ),
+    "robustness": Chart("Untidy text", "BLEU", ("higher is better",), whole("robustness", "BLEU")),
+    "replay": Chart(
+        "Fine-tuning with replay", "BLEU", ("before", "fine-tuned", "mean of both"),
+        whole("replay", "before", "fine-tuned", "mean of both"),
     ),
     "table3": Chart(
         "Rows of table 3 after 2,500 steps", "perplexity on newstest2013", ("lower is better",),

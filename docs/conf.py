@@ -12,10 +12,15 @@ import command_line
 
 project = "transduce"
 version = release = __version__
+copyright = f"the authors of transduce, Apache License 2.0; this is version {release}"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = f"transduce {release}"
 html_copy_source = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_favicon = "static/favicon.svg"
+myst_enable_extensions = ["attrs_block", "attrs_inline"]
 highlight_language = "text"
 smartquotes = False  # or `--output` in help texts would get a dash
 default_role = "code"  # docstrings write code in single backticks

@@ -206,3 +206,22 @@ def test_a_wrong_source_is_refused(page: str, figures: Any) -> None:
 def test_a_chart_is_shown_and_described(chart: Path) -> None:
     assert ElementTree.parse(chart).getroot().get("aria-label")
     assert f"(charts/{chart.name})" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def test_every_box_of_figure_1_leads_to_its_code(site: Path) -> None:
+    svg = (ROOT / "docs" / "figure1.svg").read_text(encoding="utf-8")
+    assert svg == runpy.run_path(str(ROOT / "docs" / "figure1.py"))["drawing"]()
+    page = (site / "code.html").read_text(encoding="utf-8")
+    links = re.findall(r'<a href="#([^"]+)"', svg)
+    assert len(links) >= 15
+    for link in links:
+        assert f'id="{link}"' in page
+        assert "highlight" in page.partition(f'id="{link}"')[2].partition("<section")[0]  # code follows
+
+
+def test_the_home_page_shows_its_pictures(site: Path) -> None:
+    page = (site / "index.html").read_text(encoding="utf-8")
+    pictures = re.findall(r'(?:src|srcset|href)="(_static/(?:path|favicon)[^"?]*|_images/[^"]*)', page)
+    assert len(pictures) >= 6
+    for picture in pictures:
+        assert (site / picture).stat().st_size > 0

@@ -65,7 +65,7 @@ def test_countries_are_not_confused(transduce: Any, tmp_path: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     british, american = outcome.out.splitlines()
     assert re.search("Vereinigten Königreich|Großbritannien", british)
-    assert "US-ARMEE" in american
+    assert re.search("US-ARMEE|AMERIKANISCHE ARMEE", american)
 
 
 def test_a_tag_around_an_initialism_that_ends_a_text_surrounds_its_whole_translation(
@@ -172,7 +172,7 @@ def test_the_language_of_each_typed_line_is_detected(transduce: Any, tmp_path: P
     text = " ".join(in_a_terminal(transduce, "translate", cwd=tmp_path, typed=typed).split())
     assert "Bahnhof" in text
     assert "seems to be in French (fr): translating fr to en" in text
-    assert "Where is the station?" in text.split("French (fr)")[1]
+    assert "the station?" in text.split("French (fr)")[1]
     assert "seems to be in Spanish (es), which this model does not translate" in text
 
 

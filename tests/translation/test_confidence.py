@@ -17,9 +17,10 @@ from transduce.files.languages import language_of_name
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.forced_decoding import TokenStatistics
 from transduce.models.likelihood import ModuleReader, cross_attention
+from transduce.search.decoder import Hypothesis
 from transduce.search.engine import search_all
 from transduce.tokenizers.tokenizer import BOS, EOS, Tokenizer
-from transduce.translation.calibration import MIN_PAIRS, decile_error, fit, fit_calibration, spearman
+from transduce.translation.calibration import MIN_PAIRS, decile_error, fit, fit_calibration, human_agreement, spearman
 from transduce.translation.confidence import (
     ANY,
     FEATURES,
@@ -29,6 +30,7 @@ from transduce.translation.confidence import (
     read_calibrations,
     word_probabilities,
 )
+from transduce.translation.coverage import uncovered_words
 from transduce.translation.stages.protect import Protection
 from transduce.translation.translation import Translation, join
 from transduce.translation.translator import Translator
@@ -107,7 +109,10 @@ def test_confidence_does_not_change_translations(make: Callable[..., Translator]
     translator = make()
     plain = translator.hypotheses(texts, nbest=3)
     with_confidence = translator.hypotheses(texts, nbest=3, confidence=True)
-    unasked = [[replace(one, confidence=None, word_confidences=None) for one in best] for best in with_confidence]
+    unasked = [
+        [replace(one, confidence=None, word_confidences=None, uncovered=None) for one in best]
+        for best in with_confidence
+    ]
     assert unasked == plain
     assert plain[2] == with_confidence[2] == [Translation("", 0.0, 0.0, [])]
     for one in (one for best in (*with_confidence[:2], with_confidence[3]) for one in best):
@@ -158,6 +163,27 @@ def test_a_protected_text_is_its_own_translation_and_others_keep_their_place(mak
     together = translator.hypotheses(texts, confidence=True)
     assert [best[0].text for best in together] == [translator.translate(text) for text in texts]
     assert (together[0][0].confidence, together[0][0].word_confidences) == (1.0, [1.0])
+
+
+def test_words_without_a_translation_are_found() -> None:
+    translator = Translator.load()
+    source = "The old teacher praised the beautiful museum in the evening."
+    segment = translator.whole(source, to="de")
+    outputs = [
+        [Hypothesis(translator.tokenizer.target.encode(output), 0.0, 0.0)]
+        for output in (
+            "Der alte Lehrer lobte am Abend das schöne Museum.",
+            "Der alte Lehrer lobte am Abend das Museum.",
+            "Der Lehrer lobte das schöne Museum.",
+        )
+    ]
+    tested = uncovered_words(translator.reader, translator.tokenizer, [segment] * 3, outputs, ["en"])
+    assert [*tested] == [[], ["beautiful"], ["evening"]]
+
+
+def test_what_is_copied_is_not_missing() -> None:
+    (best,) = Translator.load().hypotheses(["Send it to anna@example.org quickly.", "2)"], to="de", confidence=True)[0]
+    assert best.uncovered == []
 
 
 @pytest.mark.parametrize("settings", [{}, {"tagged": True}])
@@ -233,3 +259,13 @@ def test_a_damaged_calibration_is_refused(table: Any) -> None:
 )
 def test_the_language_of_a_text_by_its_name(name: str, language: str | None) -> None:
     assert language_of_name(name) == language
+
+
+def test_the_agreement_with_human_scores_is_measured(tmp_path: Path) -> None:
+    translator, table = Translator.load(protect=False), tmp_path / "judged.tsv"
+    rows = ["The dog sleeps.\tDer Hund schläft.\t1.0", "The dog sleeps.\tGrüne Tabellen an.\t-1.0"] * 25
+    table.write_text("\n".join(["original\ttranslation\tz_mean", *rows]) + "\n", encoding="utf-8")
+    assert human_agreement(translator, table, "de").startswith("Spearman correlation with human scores 1.000 (")
+    table.write_text("source\ttarget\na\tb\n", encoding="utf-8")
+    with pytest.raises(DataError, match="rows need the columns original, translation, and z_mean or mean"):
+        human_agreement(translator, table, "de")

@@ -76,8 +76,9 @@ def test_jsonl_has_confidences_if_they_are_asked_for(transduce: Any, calibrated:
     assert len(records) == len(TEXTS)
     for text, record, before in zip(TEXTS, records, plain, strict=True):
         (best,) = record["translations"]
-        confidence, words = best.pop("confidence"), best.pop("word_confidences")
+        confidence, words, uncovered = (best.pop(name) for name in ("confidence", "word_confidences", "uncovered"))
         assert record == before
+        assert isinstance(uncovered, list if text else type(None))
         if text:
             assert 0 <= confidence <= 1
             assert len(words) == len(best["text"].split())

@@ -20,6 +20,7 @@ from torch import Tensor
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.interop.exchange import (
+    ByteReader,
     Consumer,
     Exported,
     Exporter,
@@ -164,7 +165,7 @@ def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def read_variables(path: Path) -> tuple[str, dict[str, Tensor]]:
     """The name of the specification, and all variables; 8-bit weights as float32."""
     require_file(path, physical_memory() // 4, "this machine has memory for")
-    file = _Reader(path.read_bytes())
+    file = _Reader(bytearray(path.read_bytes()))  # writable, as torch requires
     try:
         version = file.number("I")
         if version not in _VERSIONS:
@@ -205,34 +206,20 @@ def write_variables(path: Path, name: str, variables: Mapping[str, Tensor], alia
     path.write_bytes(b"".join(content))
 
 
-class _Reader:
-    def __init__(self, content: bytes) -> None:
-        self._content, self._position = bytearray(content), 0  # writable, as torch requires
-
-    def number(self, code: str) -> int:
-        (value,) = struct.unpack_from("<" + code, self._content, self._position)
-        self._position += struct.calcsize(code)
-        return int(value)
-
+class _Reader(ByteReader):
     def string(self) -> str:
         length = self.number("H")  # with a zero at the end
-        return self._take(length)[: length - 1].decode()
+        return self.take(length)[: length - 1].decode()
 
     def variable(self) -> tuple[str, Tensor]:
         name, rank = self.string(), self.number("B")
         if rank > _MAX_RANK:
             raise ValueError(f"{name[:60]} has {rank} dimensions")
-        shape = [self.number("I") for _ in range(rank)]
+        shape = self.numbers("I", rank)
         kind, size = self.number("B"), self.number("I")
         if kind not in _TYPES:
             raise ValueError(f"{name[:60]} is of the unknown type {kind}")
-        return name, torch.frombuffer(self._take(size), dtype=_TYPES[kind]).reshape(shape)
-
-    def _take(self, length: int) -> bytearray:
-        start, self._position = self._position, self._position + length
-        if self._position > len(self._content) or length == 0:
-            raise ValueError("it ends too early")
-        return self._content[start : self._position]
+        return name, torch.frombuffer(self.take(size), dtype=_TYPES[kind]).reshape(shape)
 
 
 def _whisper_settings(variables: dict[str, Tensor]) -> dict[str, Any]:

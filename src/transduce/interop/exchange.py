@@ -1,11 +1,13 @@
 """What formats have in common: a model that is read, one that is written, its weights with transformers' names."""
 
 import json
+import struct
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from mmap import mmap
 from pathlib import Path
 from string import Template
 from typing import Any, Protocol
@@ -239,6 +241,32 @@ def transformers_weights(
                 split = zip(names, ours[f"{module}.{kind}"].chunk(len(names)), strict=True)
                 theirs |= {f"model.{name}.{kind}": x for name, x in split}
     return theirs
+
+
+class ByteReader:
+    """Reads a binary file, which is untrusted: a ValueError or a struct.error if it ends too early."""
+
+    def __init__(self, content: bytes | bytearray | mmap, at: int = 0, order: str = "<") -> None:
+        self._content, self._at, self._order = content, at, order
+
+    def skip(self, size: int) -> int:
+        """Go on by this many bytes; returns where they begin."""
+        start, self._at = self._at, self._at + size
+        if self._at > len(self._content):
+            raise ValueError("it ends too early")
+        return start
+
+    def take(self, size: int) -> bytes | bytearray:
+        start = self.skip(size)
+        return self._content[start : self._at]
+
+    def numbers(self, code: str, count: int = 1) -> tuple[int, ...]:
+        """Whole numbers of a format of `struct`."""
+        layout = f"{self._order}{count}{code}"
+        return struct.unpack_from(layout, self._content, self.skip(struct.calcsize(layout)))
+
+    def number(self, code: str) -> int:
+        return self.numbers(code)[0]
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -3,7 +3,6 @@
 import math
 import mmap
 import re
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from transduce.disk import require_file
 from transduce.errors import ModelError
-from transduce.interop.exchange import Original
+from transduce.interop.exchange import ByteReader, Original
 from transduce.interop.family import type_table
 from transduce.interop.imported_tokenizers import ImportedTokenizer, LibraryTokenizer, TokenOrder
 from transduce.interop.vocabulary import byte_level_bpe, find_markers
@@ -95,38 +94,25 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str,
 
 def _check_metadata(content: mmap.mmap) -> None:
     """Raise a ValueError for counts and lengths that do not fit the file, which the package gguf would believe."""
-    (version,) = struct.unpack_from("<I", content, 4)
-    order, at = "<" if version & 0xFFFF else ">", 24
-
-    def number(code: str) -> int:
-        nonlocal at
-        (value,) = struct.unpack_from(order + code, content, at)
-        at += struct.calcsize(code)
-        return int(value)
-
-    def skip(size: int) -> None:
-        nonlocal at
-        at += size
-        if at > len(content):
-            raise ValueError("it ends too early")
-
-    tensors, fields = struct.unpack_from(order + "QQ", content, 8)
+    version = ByteReader(content, 4).number("I")
+    file = ByteReader(content, 8, "<" if version & 0xFFFF else ">")
+    tensors, fields = file.numbers("Q", 2)
     if tensors > _MAX_TENSORS or fields > _MAX_FIELDS:
         raise ValueError(f"{tensors:,} tensors and {fields:,} fields")
     elements = 0
     for _ in range(fields):
-        skip(number("Q"))
-        kind, count = number("I"), 1
+        file.skip(file.number("Q"))
+        kind, count = file.number("I"), 1
         if kind == _ARRAY:
-            kind, count = number("I"), number("Q")
+            kind, count = file.number("I"), file.number("Q")
         elements += count
         if elements > _MAX_ELEMENTS:
             raise ValueError(f"{elements:,} values in the metadata")
         if kind == _STRING:
             for _ in range(count):
-                skip(number("Q"))
+                file.skip(file.number("Q"))
         elif kind in _SCALAR_BYTES:
-            skip(count * _SCALAR_BYTES[kind])
+            file.skip(count * _SCALAR_BYTES[kind])
         else:
             raise ValueError(f"a value of the type {kind}")
 

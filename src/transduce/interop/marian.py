@@ -26,6 +26,7 @@ from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.interop.exchange import (
     SOURCE_EMBEDDING,
+    ByteReader,
     Exported,
     Exporter,
     Original,
@@ -287,32 +288,19 @@ def _unquoted(token: str) -> str:
 def read_binary(path: Path) -> dict[str, Any]:
     """The arrays of a file, which is untrusted; matrices of 8-bit integers as floats."""
     require_file(path, physical_memory() // 8, "this machine has memory for")
-    content = path.read_bytes()
-    at = 0
-
-    def take(size: int) -> bytes:
-        nonlocal at
-        if len(content) - at < size:
-            raise ValueError("it ends too early")
-        at += size
-        return content[at - size : at]
-
-    def numbers(code: str, count: int) -> tuple[int, ...]:
-        layout = f"<{count}{code}"
-        return struct.unpack(layout, take(struct.calcsize(layout)))
-
+    file = ByteReader(path.read_bytes())
     try:
-        version, count = numbers("Q", 2)
+        version, count = file.numbers("Q", 2)
         if version != 1 or count > _MAX_ARRAYS:
             raise ValueError(f"version {version} with {count:,} arrays")
-        headers = [numbers("Q", 4) for _ in range(count)]
+        headers = [file.numbers("Q", 4) for _ in range(count)]
         if deep := [rank for _, _, rank, _ in headers if rank > _MAX_RANK]:
             raise ValueError(f"an array has {deep[0]:,} dimensions")
-        names = [take(length)[:-1].decode() for length, *_ in headers]
-        shapes = [numbers("i", rank) for _, _, rank, _ in headers]
-        take(*numbers("Q", 1))  # a gap
+        names = [file.take(length)[:-1].decode() for length, *_ in headers]
+        shapes = [file.numbers("i", rank) for _, _, rank, _ in headers]
+        file.skip(file.number("Q"))  # a gap
         arrays = {
-            name: _stored_array(name, kind, shape, take(size))
+            name: _stored_array(name, kind, shape, file.take(size))
             for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True)
         }
     except (ValueError, struct.error, KeyError, UnicodeDecodeError, MemoryError) as error:
@@ -320,7 +308,7 @@ def read_binary(path: Path) -> dict[str, Any]:
     return arrays
 
 
-def _stored_array(name: str, kind: int, shape: tuple[int, ...], content: bytes) -> Any:
+def _stored_array(name: str, kind: int, shape: tuple[int, ...], content: bytes | bytearray) -> Any:
     if kind == _INTEGERS:
         return np.frombuffer(content, np.int8)
     size = math.prod(shape)

@@ -183,10 +183,9 @@ class OnnxRuntime:
     @staticmethod
     def _run(session: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Logits, and the keys and values under the names of the inputs."""
-        names = [output.name for output in session.get_outputs()]
+        names = [output.name.replace("present", "past_key_values") for output in session.get_outputs()]
         results = dict(zip(names, session.run(None, inputs), strict=True))
-        logits = results.pop("logits")[0]
-        return logits, {name.replace("present", "past_key_values"): value for name, value in results.items()}
+        return results.pop("logits")[0], results
 
 
 def _import(package: str, purpose: str) -> Any:

@@ -157,7 +157,8 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
         raise ModelError(f"{folder / 'tokenizer.json'}: {error}") from None
     begins = tokenizer.encode("").ids[:1] != []
     order = TokenOrder(find_markers(settings, names, tokenizer.token_to_id, size, begins=begins), size)
-    return LibraryTokenizer(text, order, _before(kind, names, tokenizer.token_to_id, order))
+    first = tokenizer.token_to_id(names["bos"]) if kind == "bart" else None  # the only one trained with BOS in sources
+    return LibraryTokenizer(text, order, [] if first is None else [order.ids[first]])
 
 
 def find_markers(
@@ -201,12 +202,6 @@ def _names(kind: str, *tables: Mapping[str, Any]) -> dict[str, str]:
             if isinstance(value, str):
                 names[role] = value
     return names
-
-
-def _before(kind: str, names: Mapping[str, str], find: FindToken, order: TokenOrder) -> list[int]:
-    """The tokens before every source: an encoder-decoder has no BOS there, but BART was trained with <s>."""
-    token = find(names["bos"]) if kind == "bart" else None
-    return [] if token is None else [order.ids[token]]
 
 
 def shared_vocabulary(

@@ -9,6 +9,8 @@ from html import escape
 from itertools import pairwise
 
 Point = tuple[float, float]
+Number = Callable[[float], str]
+"""How a value is written."""
 
 _WIDTH, _HEIGHT = 460, 230
 _RIGHT, _TOP, _BOTTOM = 12, 26, 26
@@ -30,7 +32,7 @@ class Series:
 def line_chart(
     title: str,
     series: Sequence[Series],
-    number: Callable[[float], str] = "{:.4g}".format,
+    number: Number = "{:.4g}".format,
     *,
     log: bool = False,
     best: float | None = None,
@@ -46,10 +48,10 @@ def line_chart(
     if not series:
         return ""
     legend = " ".join(f'<span class="key {curve.style}">{escape(curve.name)}</span>' for curve in series)
-    drawings = [_Drawing(title, series, number, best, unit, "log-log" if log_log else "linear").svg()]
+    drawings = [_Drawing(series, number, best, unit, "log-log" if log_log else "linear").svg(title)]
     switch = ""
     if log and min(y for curve in series for _, y in curve.points) > 0:
-        drawings.append(_Drawing(title, series, number, best, unit, "logarithmic").svg())
+        drawings.append(_Drawing(series, number, best, unit, "logarithmic").svg(f"{title}, logarithmic"))
         name = f"log-{zlib.crc32(title.encode()):x}"
         switch = f'<input class="log" type="checkbox" id="{name}"><label class="log" for="{name}">log scale</label>'
     return f"<figure>{switch}<figcaption><b>{escape(title)}</b> {legend}</figcaption>{''.join(drawings)}</figure>"
@@ -58,17 +60,8 @@ def line_chart(
 class _Drawing:
     """One version of a chart."""
 
-    def __init__(
-        self,
-        title: str,
-        series: Sequence[Series],
-        number: Callable[[float], str],
-        best: float | None,
-        unit: str,
-        kind: str,
-    ) -> None:
-        self._title, self._series, self._number, self._best, self._kind = title, series, number, best, kind
-        self._unit = unit
+    def __init__(self, series: Sequence[Series], number: Number, best: float | None, unit: str, kind: str) -> None:
+        self._series, self._number, self._best, self._unit, self._kind = series, number, best, unit, kind
         ys = [y for curve in series for _, y in curve.points]
         self._is_log = kind != "linear"
         self._y_ticks = _log_ticks(min(ys), max(ys)) if self._is_log else _ticks(min(0, *ys), max(ys))
@@ -77,11 +70,10 @@ class _Drawing:
         self._x_ticks = xs[:: -(-len(xs) // 6)] if kind == "log-log" else _ticks(0, self._x_span)
         self._left = 12 + _CHARACTER * max(len(_tick_label(tick)) for tick in self._y_ticks)
 
-    def svg(self) -> str:
-        parts = [*self._grid(), *self._lines(), *self._crosshair()]
-        name = f"{self._title}, logarithmic" if self._is_log else self._title
+    def svg(self, name: str) -> str:
+        parts = "".join([*self._grid(), *self._lines(), *self._crosshair()])
         box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-        return f'<svg class="{self._kind}" {box} role="img" aria-label="{escape(name)}">{"".join(parts)}</svg>'
+        return f'<svg class="{self._kind}" {box} role="img" aria-label="{escape(name)}">{parts}</svg>'
 
     def _x(self, x: float) -> float:
         share = x / self._x_span

@@ -157,15 +157,8 @@ def _samples(run: Run) -> str:
 
 def _worst(samples: list[dict[str, Any]], columns: tuple[str, str, str]) -> str:
     """A table of the outputs of the finished model that are least like their references."""
-    rows = (
-        [
-            escape(sample["source"]),
-            marked(sample["output"], sample["reference"]),
-            escape(sample["reference"]),
-            f"{sample['chrf']:.0f}",
-        ]
-        for sample in samples
-    )
+    texts = [(escape(each["source"]), each["output"], each["reference"], f"{each['chrf']:.0f}") for each in samples]
+    rows = ([source, marked(output, reference), escape(reference), chrf] for source, output, reference, chrf in texts)
     return table("Worst outputs", (*columns, "chrF"), rows, kind="samples")
 
 

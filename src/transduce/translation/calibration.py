@@ -1,12 +1,15 @@
 """Fits the confidence of a translator to the chrF of its translations, by ridge regression."""
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from transduce.errors import DataError
+from transduce.search.decoder import Hypothesis
 from transduce.search.engine import search_all
 from transduce.translation.confidence import FEATURES, Calibration, observe
 from transduce.translation.scores import sentence_chrf
@@ -56,6 +59,30 @@ def measure_calibration(
     """The agreement of the translator's confidence with chrF, on pairs that it was not fitted on."""
     calibration = translator.calibration(to)
     return _report(calibration, *_observations(translator, pairs, to))
+
+
+def human_agreement(translator: Translator, table: Path, to: str | None = None) -> str:
+    """The rank correlation of confidence with the scores that people gave translations, of any system, in a table.
+
+    The columns are those of mlqe-pe: original, translation, and z_mean or mean.
+    """
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    try:
+        judged = [(row["original"], row["translation"], float(row.get("z_mean") or row["mean"])) for row in rows]
+    except (KeyError, TypeError, ValueError):
+        raise DataError(f"{table}: rows need the columns original, translation, and z_mean or mean") from None
+    if len(judged) < MIN_PAIRS:
+        raise DataError(f"{table}: {len(judged)} rows are too few to measure with; give at least {MIN_PAIRS}")
+    segments = [translator.whole(source, to) for source, _, _ in judged]
+    encoded = translator.tokenizer.target.encode_all([output for _, output, _ in judged])
+    results = [[Hypothesis(tokens, 0.0, 0.0)] for tokens in encoded]
+    observed = observe(translator.reader, translator.tokenizer, segments, results)
+    features = np.array([evidence.features for (evidence,) in observed])
+    scores = np.array([score for _, _, score in judged])
+    report = _report(translator.calibration(to), features, scores)
+    log_prob = f"log-probability per token: {report.raw_spearman:.3f}"
+    return f"Spearman correlation with human scores {report.spearman:.3f} ({log_prob})"
 
 
 def fit(features: Values, chrf: Values) -> Calibration:

@@ -138,6 +138,11 @@ class _Frequencies:
         return total
 
 
+def frequent_words(code: str) -> list[str]:
+    """The most frequent words of a language; none if it is not known, or has a script of its own."""
+    return _lines().get(code, "").split()[_TRIGRAMS:]
+
+
 @cache
 def _frequencies(code: str) -> _Frequencies:
     frequent = _lines().get(code, "").split()

@@ -127,6 +127,7 @@ class Pipeline:
         """
         self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
         self.protection, self.uses_slots, self._directions = protection, uses_slots, directions
+        self.tagged = tagged
         self._reserved = reserved_tokens(tokenizer.target)
         self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
@@ -261,6 +262,11 @@ class Pipeline:
         source = replace(segment.source, required=required).edited(sorted(edits))
         (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)
         return replace(segment, tokens=tokens, source=source, once=self._once(source))
+
+    def formal(self, segment: Segment, formality: Formality) -> Segment:
+        """A segment that did not name a form of address, and names it now."""
+        at = len(tag_prefix(segment.target if self.tagged else None))
+        return self.rewritten(segment, [(at, at, f"{FORMALITY[formality]} ")], segment.required)
 
     def require_formality(self, formality: Formality | None, target: str | None) -> None:
         """Raise a ConfigError if a form of address is named that the model or the target language does not know."""

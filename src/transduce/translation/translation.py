@@ -24,6 +24,8 @@ class Translation:
     """Estimate of chrF / 100, between 0 and 1; None unless requested, and for an empty text."""
     word_confidences: list[float] | None = None
     """The probability of each word between white space, given the words before it; likewise. Tags are no words."""
+    uncovered: list[str] | None = None
+    """The words of the source that it seems to lack; None unless confidence is requested."""
 
 
 class Translations(list[Translation]):
@@ -67,7 +69,13 @@ def join(text: str, segments: Sequence[Segment], parts: Sequence[Translation]) -
         alignment=list(chain.from_iterable(aligned)) if len(aligned) == len(parts) else None,
         confidence=_join_confidences(parts),
         word_confidences=_join_word_confidences(text, parts),
+        uncovered=_join_uncovered(parts),
     )
+
+
+def _join_uncovered(parts: Sequence[Translation]) -> list[str] | None:
+    tested = [part.uncovered for part in parts if part.uncovered is not None]
+    return [word for words in tested for word in words] if tested else None
 
 
 def _join_confidences(parts: Sequence[Translation]) -> float | None:

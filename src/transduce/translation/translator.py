@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args, overload
 
@@ -24,10 +24,12 @@ from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import language_tag
 from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
+from transduce.translation.coverage import uncovered_words
 from transduce.translation.detection import Detected, Detector
 from transduce.translation.formality import Formality
 from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
+from transduce.translation.stages.address import with_one_form
 from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.repair import Repairer
 from transduce.translation.stages.search import Searches, decode, line_spans, pieces, run_searches, translate_stream
@@ -273,8 +275,11 @@ class Translator(Loaded):
         targets = repeat(checked(to)) if to is None or isinstance(to, str) else map(checked, to)
         lines = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
 
-        def restore(segments: Sequence[Segment], found: Sequence[list[Hypothesis]]) -> Iterator[list[Translation]]:
-            return self.translations(segments, found, config, align, confidence)
+        def restore(lines: list[list[Segment]], found: list[list[list[Hypothesis]]]) -> Iterator[list[Translation]]:
+            if self.pipeline.knows_formality:
+                searches = with_one_form(self.pipeline, lines, found, config)
+                found = run_searches(self.repairing_engine(config), searches)
+            return self.translations([*chain(*lines)], [*chain(*found)], config, align, confidence, confidence)
 
         batches = (
             self.pipeline.segments(
@@ -331,9 +336,13 @@ class Translator(Loaded):
         config: SearchConfig,
         align: bool,
         confidence: Confidence = False,
+        coverage: bool = False,
     ) -> Iterator[list[Translation]]:
-        """The translations of segments, from the hypotheses of a search, with everything that the segments require."""
-        searches = self.translation_searches(segments, results, config, align, confidence)
+        """The translations of segments, from the hypotheses of a search, with everything that the segments require.
+
+        With `coverage`, they have the source words that they seem to lack.
+        """
+        searches = self.translation_searches(segments, results, config, align, confidence, coverage=coverage)
         return iter(run_searches(self.repairing_engine(config), searches))
 
     def translation_searches(
@@ -344,6 +353,7 @@ class Translator(Loaded):
         align: bool,
         confidence: Confidence = False,
         portion_tokens: int | None = None,
+        coverage: bool = False,
     ) -> Searches[list[list[Translation]]]:
         """Like `translations`, for a caller that runs the searches itself, with `repairing_engine`.
 
@@ -364,13 +374,16 @@ class Translator(Loaded):
             if confidence:
                 calibrations = [self.calibration(segment.target) if confidence is True else None for segment in parts]
                 estimates = confidences(self.reader, self.tokenizer, parts, hypotheses, calibrations)
+            lacking: Iterator[list[str] | None] = repeat(None)
+            if coverage:
+                lacking = uncovered_words(self.reader, self.tokenizer, parts, hypotheses, self.sources)
             found = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
             for (index, hypothesis), (output,) in zip(portion, found, strict=True):
                 text = self.pipeline.restore(output, segments[index]).text
                 alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
-                translation = Translation(text, *scores, output.tokens, alignment, *next(estimates))
-                translations[index].append(translation)
+                known = text, *scores, output.tokens, alignment
+                translations[index].append(Translation(*known, *next(estimates), uncovered=next(lacking)))
         return translations
 
     def repairing_engine(self, config: SearchConfig) -> Engine:
@@ -475,6 +488,11 @@ class Translator(Loaded):
     @property
     def languages(self) -> ModelLanguages:
         return ModelLanguages(self.directions, self.tagged, self.default_to)
+
+    @property
+    def sources(self) -> list[str]:
+        """The languages that the model translates from, if they are known."""
+        return [*dict.fromkeys(source for source, _ in self.directions)]
 
     def target(self, to: str | None, source: str | None = None) -> str | None:
         """The target language of a request, as in `ModelLanguages.target`."""

@@ -25,6 +25,10 @@ def calibrate(
     check: Annotated[
         list[Path] | None, typer.Option(help="Other pairs, to measure the calibration with; may be repeated.")
     ] = None,
+    human: Annotated[
+        list[Path] | None,
+        typer.Option(help="Tables of translations with human scores (mlqe-pe), to measure with; may be repeated."),
+    ] = None,
     to: ToOption = None,
     from_: FromOption = None,
     reverse: ReverseOption = None,
@@ -37,19 +41,19 @@ def calibrate(
     The pairs are those that the model was not trained on. It translates the sources, and its confidence is fitted to
     the chrF of the outputs with the targets: a few hundred pairs of the kind of text to be translated are enough. A
     model with several target languages has a calibration for each (--to). Without --test, only the existing calibration
-    is measured (--check).
+    is measured (--check, --human).
     """
     from transduce.disk import MANIFEST
     from transduce.errors import ConfigError
     from transduce.files.pairs import count_pairs
     from transduce.models.folder import find_model, read_card, write_fact
-    from transduce.translation.calibration import fit_calibration, measure_calibration
+    from transduce.translation.calibration import fit_calibration, human_agreement, measure_calibration
     from transduce.translation.commands.direction import evaluated_direction
     from transduce.translation.confidence import ANY
     from transduce.translation.translator import Translator
 
     tests, checks = test or [], check or []
-    if not tests and not checks:
+    if not tests and not checks and not human:
         raise ConfigError("there are no pairs to calibrate with; give --test")
     folder = find_model(model)
     if tests and (folder / MANIFEST).exists():
@@ -57,6 +61,7 @@ def calibrate(
     facts = read_card(folder)["facts"]
     directions = {path: evaluated_direction(facts, path, from_, to, reverse) for path in (*tests, *checks)}
     targets = {direction.target for direction in directions.values()}
+    targets |= {evaluated_direction(facts, None, from_, to, reverse).target} if human else set()
     if facts.get("tagged") and len(targets) > 1:
         raise ConfigError(f"the pairs have several target languages ({', '.join(map(str, targets))}); calibrate each")
     target = targets.pop() if facts.get("tagged") else None
@@ -74,6 +79,8 @@ def calibrate(
         print(f"{folder}: calibrated with {count_pairs(len(chosen))}: {measured}")
     for path in checks:
         print(f"{path}: {count_pairs(len(pairs[path]))}: {measure_calibration(translator, pairs[path], target)}")
+    for path in human or []:
+        print(f"{path}: {human_agreement(translator, path, target)}")
 
 
 def _read(path: Path, reverse: bool) -> list[tuple[str, str]]:

@@ -154,7 +154,7 @@ def detected_source(translator: "Translator", text: str, target: str | None) -> 
 
     Without a target language, the text is expected to be in the source language of the model's default direction.
     Raises a DataError if the text certainly is in a language that the model does not translate (to the target), and
-    warns if it probably is.
+    warns if it probably is, or if the model reads one language only: its text may be of a kind of its own.
     """
     directions, default = translator.directions, target or translator.default_to
     expected = {source: detected_code(source) for source, other in directions if default in (None, other)}
@@ -167,7 +167,7 @@ def detected_source(translator: "Translator", text: str, target: str | None) -> 
         if all(map(found.excludes, expected.values()))
         else _by_model_score(translator, text, found, expected, _SURE if target else _CLEAR)
     )
-    if not best:
+    if not best or len(codes) == 1:
         probabilities = found.probabilities(found.of)
         if found.best not in codes and probabilities[found.best] >= _PROBABLE and found.size >= FEW:
             log(f"warning: the text may be in {_described(found.best)}, which this model does not translate")

@@ -323,7 +323,7 @@ def translate(
 
 def _find_models(models: Sequence[Path] | None) -> list[Path]:
     """The folders of models, with a message about those that are not finished; the bundled model if there are none."""
-    folders = [find_model(path) for path in models or [None]]
+    folders = [find_model(path) for path in models] if models else [find_model(None)]
     for path, folder in zip(models or [], folders, strict=False):
         if folder.parent.name == "checkpoints" and folder != path:
             log(f"{path} is not finished; using its newest checkpoint, {folder.name}")

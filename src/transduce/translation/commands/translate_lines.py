@@ -163,7 +163,7 @@ def _remember(rows: Iterable[tuple[str, Row]], kept: deque[tuple[str, Row]]) -> 
 def _record(
     text: str, source_tokens: list[str], best: list["Translation"], confidence: bool, more: dict[str, Any]
 ) -> str:
-    unasked = () if confidence else ("confidence", "word_confidences")
+    unasked = () if confidence else ("confidence", "word_confidences", "uncovered")
     record = {
         "source": text,
         "source_tokens": source_tokens,

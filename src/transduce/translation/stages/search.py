@@ -61,7 +61,7 @@ def translate_stream(
     engine: Engine,
     config: SearchConfig,
     batches: Iterator[list[list[Segment]]],
-    decode: Callable[[Sequence[Segment], Sequence[list[Hypothesis]]], Iterator[list[Translation]]],
+    decode: Callable[[list[list[Segment]], list[list[list[Hypothesis]]]], Iterator[list[Translation]]],
     window: int,
     first_key: int,
     text_done: Callable[[], object] = lambda: None,
@@ -69,7 +69,8 @@ def translate_stream(
     """Yield the segments of each text with their translations, in the order of the texts.
 
     `batches` reads the segments of at most `window` texts at a time. The jobs have the keys from `first_key` on.
-    `text_done` is called when a text is translated, which may be long before those before it are.
+    `decode` makes the translations of all segments of some texts out of their hypotheses. `text_done` is called
+    when a text is translated, which may be long before those before it are.
     """
     session = engine.start_session(config)
     lines: deque[_Line] = deque()  # read but not yet yielded
@@ -100,9 +101,7 @@ def translate_stream(
         if session.busy and len(ready) < _DECODED_TOGETHER and any(line.requires for line in ready):
             continue
         done = [lines.popleft() for _ in ready]
-        outputs = decode(
-            [segment for line in done for segment in line.segments], [best for line in done for best in line.outputs]
-        )
+        outputs = decode([line.segments for line in done], [line.outputs for line in done])
         for line in done:
             yield line.segments, [next(outputs) for _ in line.segments]
 
