@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from commands import complaint
 from helpers import small_model
 
-from transduce.data.batch import Batch
+from transduce.data.batch import Batch, in_batches
 from transduce.errors import DataError
 from transduce.models import likelihood
 from transduce.models.folder import load_model, save_model
@@ -59,7 +60,7 @@ def test_scores_are_those_of_the_search(translator: Translator, trained: Any) ->
 def test_scores_do_not_depend_on_batches(
     translator: Translator, trained: Any, batch_tokens: int, logits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(likelihood, "_BATCH_TOKENS", batch_tokens)
+    monkeypatch.setattr(likelihood, "in_batches", partial(in_batches, most=batch_tokens))
     monkeypatch.setattr(likelihood, "_LOGITS", logits)
     sources, targets = [*lines(trained.folder / "valid.src"), "", "ba"], [*lines(trained.folder / "valid.tgt"), "x", ""]
     for score, source, target in zip(translator.score(sources, targets), sources, targets, strict=True):

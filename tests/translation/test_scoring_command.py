@@ -243,8 +243,8 @@ def test_the_criterion_selects_the_best_checkpoint(
     best = max(records, key=lambda record: (sign * record[criterion], -record["loss"]))
     assert best_step(tmp_path / "run") == best["step"] == records[-1]["best_step"]
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    name = {"bleu": "highest BLEU", "chrf": "highest chrF", "loss": "lowest loss"}[criterion]
-    assert f"step of the best checkpoint, by the {name}" in report
+    name = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}[criterion]
+    assert f"step of the best checkpoint, by {name}" in report
 
 
 def test_equal_scores_are_decided_by_the_loss_even_if_the_run_is_resumed(
@@ -277,10 +277,10 @@ def test_each_validation_file_is_scored_and_all_together(transduce: Any, trained
             scores = record["files"][name] if name else record
             outputs, references = zip(*part, strict=True)
             assert scores["bleu"] == sacrebleu.corpus_bleu(outputs, [references]).score
-        assert f"(easy.tsv {record['files']['easy.tsv']['bleu']:.1f}, unlike.tsv 0.0)" in outcome.err
+        assert f"(easy.tsv {record['files']['easy.tsv']['bleu']:.2f}, unlike.tsv 0.00)" in outcome.err
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     final = metrics(tmp_path / "run")[-1]
-    assert f"<td>easy.tsv<td>{final['files']['easy.tsv']['bleu']:.1f}<tr><td>unlike.tsv<td>0.0" in report
+    assert f"<td>easy.tsv<td>{final['files']['easy.tsv']['bleu']:.2f}<tr><td>unlike.tsv<td>0.00" in report
 
 
 def test_a_checkpoint_without_the_loss_of_the_best_step_still_resumes(

@@ -20,13 +20,9 @@ def log(line: str, *, error: bool = False) -> None:
     """Print a line to stderr; in a terminal, a warning is yellow and an error is red."""
     text = wrapped(f"transduce: {one_line(line)}", stream=sys.stderr)
     colour = _RED if error else _YELLOW if line.startswith("warning: ") else ""
-    if colour and _has_colours():
+    if colour and sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         text = f"{colour}{text}{_END}"
     print(f"{CLEAR_LINE if _announced else ''}{text}", file=sys.stderr)
-
-
-def _has_colours() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 @contextmanager

@@ -163,12 +163,9 @@ class DocumentJobs:
             yield batch
 
     async def _translate(self, texts: list[TaggedText], model: ServedModel, target: str) -> list[AlignedTranslation]:
-        aligns = model.translator.any_model.aligns
-        align = [aligns and bool(text.tags) for text in texts]
-        to = target if model.translator.tagged else None
         while True:
             try:
-                pending = await self._service.accept(model, [text.text for text in texts], to=to, align=align)
+                pending = await self._service.accept_tagged(model, texts, target)
                 break
             except HttpError as error:
                 if error.status != 429:

@@ -244,21 +244,17 @@ async def _translate(
     texts: Sequence[str] | Sequence[HtmlText],
 ) -> list[list[str]]:
     """The n-best list of each text, which is plain text or HTML."""
-    documents = [text for text in texts if isinstance(text, HtmlText)]
-    tagged = [text for document in documents for text in document.texts]
-    plain = [text.text for text in tagged] if documents else [text for text in texts if isinstance(text, str)]
-    aligns = model.translator.any_model.aligns
-    align = [aligns and bool(text.tags) for text in tagged]
     options: dict[str, Any] = {}
     if body.alternatives:
         nbest = body.alternatives + 1
         options = {"nbest": nbest, "beam": max(nbest, model.translator.config.beam)}
-    to = body.target if model.translator.tagged else None
-    accepted = await service.accept(model, plain, to=to, align=align or False, **options)
-    split = await accepted.all()
-    if documents:
+    if documents := [text for text in texts if isinstance(text, HtmlText)]:
+        tagged = [text for document in documents for text in document.texts]
+        split = await (await service.accept_tagged(model, tagged, body.target, **options)).all()
         size = sum(len(document.source) for document in documents)
         return await service.workers.run(size * (body.alternatives + 1), _fill, documents, split)
+    plain = [text for text in texts if isinstance(text, str)]
+    split = await (await service.accept(model, plain, to=model.target(body.target), **options)).all()
     return await service.workers.run(split.cost, _texts, split)
 
 

@@ -31,6 +31,10 @@ class ServedModel:
             for model_source, model_target in self.directions
         )
 
+    def target(self, target: str) -> str | None:
+        """The target language that the translator needs, if it has several."""
+        return target if self.translator.tagged else None
+
     def target_names(self) -> list[tuple[str, str]]:
         """Source and target of each direction for lists; the name of the model stands for an unknown target."""
         return [(source or AUTO, target or self.name) for source, target in self.directions]

@@ -18,6 +18,7 @@ from transduce.serve.scheduler import JobTranslations, ScheduledRequest, Schedul
 from transduce.serve.served_models import ServedModel
 from transduce.serve.workers import Pending, Workers
 from transduce.translation.formality import Formality
+from transduce.translation.markup import TaggedText
 from transduce.translation.stages.repair import repeated_tokens
 from transduce.translation.text import Segment
 from transduce.translation.translation import Translation, join
@@ -175,6 +176,13 @@ class TranslationService:
         with self.scheduler.reserve():
             split = await self.workers.run(max(_LEAST_COST, sum(map(len, texts))), prepare)
             return self._submit(model, config, split, align, confidence)
+
+    async def accept_tagged(
+        self, model: ServedModel, texts: Sequence[TaggedText], target: str, **options: Any
+    ) -> "PendingTranslation":
+        """Queue the translation of texts with tags; only those that have tags are aligned, which takes time."""
+        align = [model.translator.any_model.aligns and bool(text.tags) for text in texts]
+        return await self.accept(model, [text.text for text in texts], to=model.target(target), align=align, **options)
 
     async def accept_parts(
         self, model: ServedModel, parts: Sequence[Segment], confidence: Confidence = False

@@ -169,7 +169,7 @@ def make_report(results: CheckResults) -> Report:
     """Count the findings, find the places of examples, and give a verdict."""
     scan, held_out, findings = results.scan, results.held_out, results.findings
     passing = int((~findings.left_out(0, len(scan))).sum())
-    faults = _faults(findings)
+    fit, verdict = _verdict(findings, len(scan) - passing)
     return Report(
         files=scan.names(),
         pairs=len(scan),
@@ -179,26 +179,23 @@ def make_report(results: CheckResults) -> Report:
         shifts=[ShiftedLines(*scan.place(s.first), scan.place(s.end - 1)[1], s.offset) for s in results.shifts],
         notes=results.notes,
         passing=passing,
-        fit=not faults,
-        verdict=_verdict(faults, len(scan) - passing),
+        fit=fit,
+        verdict=verdict,
     )
 
 
-def _faults(findings: Findings) -> list[str]:
+def _verdict(findings: Findings, left_out: int) -> tuple[bool, str]:
+    """Whether the corpus is fit to train on, and why not."""
     leaked, shifted, errors = findings.count(*LEAKS), findings.count(SHIFTED), findings.count(*ERRORS)
-    return [
+    faults = [
         *([f"text of the --against set is in {leaked:,} of its pairs"] if leaked else []),
         *([f"its sides are shifted in {shifted:,} pairs"] if shifted else []),
         *([f"{errors / findings.pairs:.0%} of its pairs are wrong"] if errors > MAX_ERRORS * findings.pairs else []),
     ]
-
-
-def _verdict(faults: list[str], left_out: int) -> str:
     if faults:
-        return f"not fit to train on: {'; '.join(faults)}"
-    if left_out:
-        return f"fit to train on; better without the {left_out:,} pairs that --out leaves out"
-    return "fit to train on"
+        return False, f"not fit to train on: {'; '.join(faults)}"
+    better = f"; better without the {left_out:,} pairs that --out leaves out" if left_out else ""
+    return True, f"fit to train on{better}"
 
 
 def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findings: Findings) -> ReportedIssue:
