@@ -45,14 +45,12 @@ def translated(
     raise AssertionError("one search is enough")
 
 
-def test_the_more_frequent_form_is_used_in_the_whole_text(pipeline: Pipeline) -> None:
-    outputs, again = translated(pipeline, [INFORMAL, FORMAL, NEITHER, FORMAL])
-    assert outputs == [FORMAL, FORMAL, NEITHER, FORMAL]
-    assert [job.source.characters for job in again] == [f"{tag_prefix('de')}{FORMALITY['formal']} Do you have time?"]
-
-
-def test_of_two_equally_frequent_forms_the_first_is_used(pipeline: Pipeline) -> None:
-    assert translated(pipeline, [NEITHER, INFORMAL, FORMAL])[0] == [NEITHER, INFORMAL, INFORMAL]
+@pytest.mark.parametrize("mixed", [[INFORMAL, FORMAL, NEITHER, FORMAL], [INFORMAL, INFORMAL, NEITHER, FORMAL]])
+def test_a_text_that_mixes_forms_becomes_formal(pipeline: Pipeline, mixed: list[str]) -> None:
+    outputs, again = translated(pipeline, mixed)
+    assert outputs == [FORMAL, FORMAL, NEITHER, FORMAL][: len(mixed)]
+    searched = f"{tag_prefix('de')}{FORMALITY['formal']} Do you have time?"
+    assert [job.source.characters for job in again] == [searched] * mixed.count(INFORMAL)
 
 
 @pytest.mark.parametrize("outputs", [[FORMAL, NEITHER, FORMAL], [NEITHER], [INFORMAL, INFORMAL]])

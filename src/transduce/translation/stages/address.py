@@ -17,18 +17,16 @@ def with_one_form(
     results: Sequence[list[list[Hypothesis]]],
     config: SearchConfig,
 ) -> Searches[list[list[list[Hypothesis]]]]:
-    """The hypotheses of the segments of each text; if two forms are mixed, those with the rarer one are searched again.
+    """The hypotheses of the segments of each text; if two forms are mixed, the informal ones are searched again.
 
-    Of two forms that are equally frequent, the first is kept. A segment whose form is named by the request keeps it.
+    To be too polite does less harm than the opposite. A segment whose form is named by the request keeps it.
     """
     again: list[tuple[int, int, Segment]] = []
     for n, (segments, found) in enumerate(zip(texts, results, strict=True)):
         forms = [_form(pipeline, segment, best) for segment, best in zip(segments, found, strict=True)]
-        known = [form for form in forms if form]
-        if len({*known}) == 2:
-            chosen = max(dict.fromkeys(known), key=known.count)
-            others = [place for place, form in enumerate(forms) if form not in (None, chosen)]
-            again += [(n, place, pipeline.formal(segments[place], chosen)) for place in others]
+        if "formal" in forms:
+            others = [place for place, form in enumerate(forms) if form == "informal"]
+            again += [(n, place, pipeline.formal(segments[place], "formal")) for place in others]
     again = [item for item in again if len(item[2].tokens) <= pipeline.max_source_length]
     if not again:
         return [*results]
