@@ -4,7 +4,8 @@
 
 The 300 sentences are in tests/data/everyday.tsv, in English, German and French, 15 in each of 20 categories; the
 sources of the category typing-errors are in everyday.typed.tsv. "numbers" is the share of outputs with the numbers of
-the source, "names" the share of outputs of the category names with all words that source and reference share.
+the source, "names intact" the share of outputs of the category names with all words that source and reference share,
+"200 names" that of the sentences in tests/data/names.tsv (people, companies, towns) whose name is copied.
 """
 
 import os
@@ -62,6 +63,11 @@ def main() -> None:
         results.setdefault("numbers", {})["-".join(pair)] = 100 * share(rows, outputs[pair], _DIGITS)
         names = [(sentence, output) for sentence, output in zip(rows, outputs[pair], strict=True) if is_name(sentence)]
         results.setdefault("names intact", {})["-".join(pair)] = 100 * share(*zip(*names, strict=True), _WORD)
+        if pair[0] == "en":
+            named = _rows(DATA / "names.tsv")[:: 20 if options.smoke else 1]
+            found = translator.translate([row["sentence"] for row in named], to=pair[1])
+            intact = [row["name"] in output for row, output in zip(named, found, strict=True)]
+            results.setdefault("200 names", {})["-".join(pair)] = 100 * sum(intact) / len(intact)
     print(f"{'chrF':20}" + "".join(f"{name:>8}" for name in next(iter(results.values()))))
     for name, scores in results.items():
         print(f"{name:20}" + "".join(f"{score:8.1f}" for score in scores.values()))
