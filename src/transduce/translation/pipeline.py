@@ -9,7 +9,6 @@ and what their translation must contain.
 |-----------|-----------------------------------------------|------------------------------------------------------|
 | tags      | takes pairs of tags and asterisks out         | puts them around the words that translate theirs     |
 | split     | makes segments: sentences, columns, marks     | joins their translations                             |
-| ellipsis  |                                               | "…" at the end, if the source has it                 |
 | protect   | finds what comes back unchanged               |                                                      |
 | glossary  | finds terms                                   |                                                      |
 | truecase  | ordinary capitals for CAPITALS and Titles     | capitals                                             |
@@ -53,7 +52,6 @@ Step = tuple[int, str, str]
 """The number of a segment, or 0 for the line, the name of a stage, and the text after it."""
 _TERMS_PER_SOURCE = 4
 """Maximum number of tokens of the terms in an output, as a multiple of those of the longest source: it bounds time."""
-_ELLIPSIS = re.compile(r"…|\.\.\.")
 _SYMBOL = re.compile(f"[{''.join([*SLOTS, *FORMALITY.values()])}]|{language_tag('[^ ]*?')}")
 
 
@@ -70,19 +68,6 @@ class Line(NamedTuple):
     """The target language."""
     number: int = 1
     """Its number, for error messages."""
-
-
-class Ellipsis(Stage):
-    """Restores "…" at the end of a sentence, which models drop."""
-
-    name = "ellipsis"
-
-    @staticmethod
-    def restore(output: Found, segment: Segment) -> Found:
-        is_whole = not segment.prefix and not segment.original.marks
-        if not (segment.text.endswith("…") and is_whole and output.text) or _ELLIPSIS.search(output.text):
-            return output
-        return replace(output, text=output.text.removesuffix(".").removesuffix("!") + "…")
 
 
 class Language(Stage):
@@ -136,7 +121,6 @@ class Pipeline:
         self.tags = Tags(aligns)
         self.split = Split(protect, by_sentence)
         self.stages: list[Stage] = [
-            Ellipsis(),
             protect,
             Terms(),
             *([Truecase(readable, tokenizer.encode, uses_slots)] if truecases else []),
