@@ -177,7 +177,7 @@ def test_words_without_a_translation_are_found() -> None:
             "Der Lehrer lobte das schöne Museum.",
         )
     ]
-    tested = uncovered_words(translator.reader, translator.tokenizer, [segment] * 3, outputs, ["en"])
+    tested = uncovered_words(translator.reader, translator.tokenizer, [segment] * 3, outputs, [("en", "de")])
     assert [*tested] == [[], ["beautiful"], ["evening"]]
 
 

@@ -83,7 +83,9 @@ def test_every_span_is_in_every_output_once(translator: Translator, options: dic
                 assert "".join(one.tokens).replace("▁", " ").removeprefix(" ") == one.text
             assert one.alignment is not None
             assert len(one.alignment) == len(one.tokens)
-            assert all(0 <= index < len(translator.source_tokens(text)) + 1 for index in one.alignment)
+            assert all(
+                0 <= index < len(translator.source_tokens(translator.segments(text))) + 1 for index in one.alignment
+            )
             assert one.word_confidences is not None
             assert len(one.word_confidences) == len(one.text.split())
 

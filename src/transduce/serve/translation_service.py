@@ -114,8 +114,7 @@ class SplitTexts:
 
     def source_tokens(self, lines: Sequence[RequestLine]) -> list[str]:
         """The source tokens that alignments index."""
-        parts = [self.jobs[job] for line in lines for job in line.jobs]
-        return [token for part in parts for token in self._translator.source_pieces(part)]
+        return self._translator.source_tokens([self.jobs[job] for line in lines for job in line.jobs])
 
 
 def split_texts(

@@ -13,6 +13,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.engine import search_all
 from transduce.translation.confidence import FEATURES, Calibration, observe
 from transduce.translation.scores import sentence_chrf
+from transduce.translation.stages.search import run_searches
 from transduce.translation.translator import Translator
 
 MIN_PAIRS = 50
@@ -127,7 +128,8 @@ def _observations(translator: Translator, pairs: Sequence[tuple[str, str]], to: 
     lines = [translator.segments(source, to=to) for source in sources]
     segments = [segment for line in lines for segment in line]
     results = search_all(translator.engine_for(config), segments, config)
-    outputs = translator.translations(segments, results, config, align=False)
+    searches = translator.translation_searches(segments, results, config, align=False)
+    outputs = iter(run_searches(translator.repairing_engine(config), searches))
     evidence = iter(observe(translator.reader, translator.tokenizer, segments, results))
     texts, features = [], []
     for line in lines:

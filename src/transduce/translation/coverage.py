@@ -7,6 +7,7 @@ beside a gap attends to what is missing there (docs/log.md).
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from transduce.files.languages import Direction
 from transduce.models.forced_decoding import OutputReader
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
@@ -38,13 +39,13 @@ def uncovered_words(
     tokenizer: AnyTokenizer,
     segments: Sequence[Segment],
     results: Sequence[Sequence[Hypothesis]],
-    languages: Iterable[str],
+    directions: Iterable[Direction],
 ) -> Iterator[list[str]]:
     """The words that each hypothesis of each segment seems to lack.
 
-    `languages` are those of the source, of which the most frequent words are not tested.
+    `directions` are those of the model; the most frequent words of their source languages are not tested.
     """
-    frequent = frozenset(word for language in languages for word in frequent_words(detected_code(language)))
+    frequent = frozenset(word for source, _ in directions for word in frequent_words(detected_code(source)))
     for segment, hypotheses in zip(segments, results, strict=True):
         words = [] if segment.is_untranslatable else _tested_words(tokenizer, segment, frequent)
         sources = [segment.tokens, *(_without(segment.tokens, places) for _, places in words)]

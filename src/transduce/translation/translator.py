@@ -255,7 +255,7 @@ class Translator(Loaded):
         translated, possibly before those that precede it: it serves to show progress.
         """
         wording, search = split_options(options, "stream")
-        ahead = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
+        ahead = window or (_AHEAD_ON_GPU if self.any_model.device_type == "cuda" else _AHEAD_ON_CPU)
         config = self.config.with_options(search)
         if confidence and not self.calibrations:
             self.calibration(None)
@@ -276,10 +276,12 @@ class Translator(Loaded):
         lines = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
 
         def restore(lines: list[list[Segment]], found: list[list[list[Hypothesis]]]) -> Iterator[list[Translation]]:
+            engine = self.repairing_engine(config)
             if self.pipeline.knows_formality:
-                searches = with_one_form(self.pipeline, lines, found, config)
-                found = run_searches(self.repairing_engine(config), searches)
-            return self.translations([*chain(*lines)], [*chain(*found)], config, align, confidence, confidence)
+                found = run_searches(engine, with_one_form(self.pipeline, lines, found, config))
+            segments, results = [*chain(*lines)], [*chain(*found)]
+            searches = self.translation_searches(segments, results, config, align, confidence, coverage=confidence)
+            return iter(run_searches(engine, searches))
 
         batches = (
             self.pipeline.segments(
@@ -329,22 +331,6 @@ class Translator(Loaded):
         """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""
         return self.pipeline.whole(text, self.target(to))
 
-    def translations(
-        self,
-        segments: Sequence[Segment],
-        results: Sequence[list[Hypothesis]],
-        config: SearchConfig,
-        align: bool,
-        confidence: Confidence = False,
-        coverage: bool = False,
-    ) -> Iterator[list[Translation]]:
-        """The translations of segments, from the hypotheses of a search, with everything that the segments require.
-
-        With `coverage`, they have the source words that they seem to lack.
-        """
-        searches = self.translation_searches(segments, results, config, align, confidence, coverage=coverage)
-        return iter(run_searches(self.repairing_engine(config), searches))
-
     def translation_searches(
         self,
         segments: Sequence[Segment],
@@ -355,10 +341,12 @@ class Translator(Loaded):
         portion_tokens: int | None = None,
         coverage: bool = False,
     ) -> Searches[list[list[Translation]]]:
-        """Like `translations`, for a caller that runs the searches itself, with `repairing_engine`.
+        """The translations of segments, from the hypotheses of a search, with everything that the segments require.
 
-        What follows the searches is done for about `portion_tokens` output tokens at a time; between two portions, this
-        yields no segments, so that the caller can do other things. Portions are larger if no model reads the outputs.
+        `repairing_engine` runs the searches that this needs. With `coverage`, translations have the source words that
+        they seem to lack. What follows the searches is done for about `portion_tokens` output tokens at a time; between
+        two portions, this yields no segments, so that the caller can do other things. Portions are larger if no model
+        reads the outputs.
         """
         engine = self.repairing_engine(config)
         results = yield from self._repairer.searches(segments, results, config, engine)
@@ -376,7 +364,7 @@ class Translator(Loaded):
                 estimates = confidences(self.reader, self.tokenizer, parts, hypotheses, calibrations)
             lacking: Iterator[list[str] | None] = repeat(None)
             if coverage:
-                lacking = uncovered_words(self.reader, self.tokenizer, parts, hypotheses, self.sources)
+                lacking = uncovered_words(self.reader, self.tokenizer, parts, hypotheses, self.directions)
             found = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
             for (index, hypothesis), (output,) in zip(portion, found, strict=True):
                 text = self.pipeline.restore(output, segments[index]).text
@@ -402,14 +390,9 @@ class Translator(Loaded):
             )
         return self.calibrations[key]
 
-    def source_pieces(self, segment: Segment) -> list[str]:
-        """The pieces of the source tokens of a segment; a slot is the text that it stands for."""
-        return pieces(self.tokenizer, segment, segment.tokens)
-
-    def source_tokens(self, text: str, to: str | None = None, glossary: Terms | None = None) -> list[str]:
-        """The source tokens that the indices of an alignment refer to; the options are those of the translation."""
-        segments = self.segments(text, to=to, glossary=glossary)
-        return [token for segment in segments for token in self.source_pieces(segment)]
+    def source_tokens(self, segments: Sequence[Segment]) -> list[str]:
+        """The source tokens that the indices of an alignment refer to; a slot is the text that it stands for."""
+        return [piece for segment in segments for piece in pieces(self.tokenizer, segment, segment.tokens)]
 
     def aligned_spans(self, segments: Sequence[Segment], translation: Translation) -> list[tuple[Range, Range]]:
         """Ranges of characters of a text and of its translation that are aligned; none if it has no alignment."""
@@ -482,17 +465,8 @@ class Translator(Loaded):
         return self.pipeline.max_source_length
 
     @property
-    def on_gpu(self) -> bool:
-        return self.any_model.device_type == "cuda"
-
-    @property
     def languages(self) -> ModelLanguages:
         return ModelLanguages(self.directions, self.tagged, self.default_to)
-
-    @property
-    def sources(self) -> list[str]:
-        """The languages that the model translates from, if they are known."""
-        return [*dict.fromkeys(source for source, _ in self.directions)]
 
     def target(self, to: str | None, source: str | None = None) -> str | None:
         """The target language of a request, as in `ModelLanguages.target`."""
@@ -546,25 +520,14 @@ def _portions(results: Sequence[list[Hypothesis]], most_tokens: int | None) -> I
 
 
 def _load_models(folders: Sequence[Path], device: str) -> tuple[AnyModel, AnyTokenizer, dict[str, Any]]:
-    """The model of the folders with its tokenizer and its facts; for a CPU, the module of one is not built yet."""
+    """The model of the folders, an ensemble if there are several, with its tokenizer and its facts.
+
+    For a CPU, the module of a single model is not built yet.
+    """
     if len(folders) == 1 and runs_on_cpu(device):
         folder = read_model(folders[0])
         require_translation_model(folder.facts, folders[0])
         return folder, folder.tokenizer, folder.facts
-    model, tokenizer, facts = _load_modules(folders, device)
-    require_translation_model(facts, folders[0])
-    return model, tokenizer, facts
-
-
-def require_translation_model(facts: dict[str, Any], folder: Path) -> None:
-    """Raise an error that tells what to do with a model whose task is another one than translation."""
-    task = facts.get("task", "translate")
-    if task != "translate" and (feature := feature_with("uses", task)):
-        raise ModelError(f"{folder} was trained for the task {task}; {feature.uses[task]}")
-
-
-def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyTokenizer, dict[str, Any]]":
-    """Load a model, or several as an ensemble, with torch."""
     with needs_torch():
         from transduce.models.ensemble import load_ensemble
         from transduce.nn.device import pick_device
@@ -573,7 +536,15 @@ def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyToke
     if at.type == "meta":
         raise ConfigError("the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
     saved = load_ensemble(folders, at)
+    require_translation_model(saved.facts, folders[0])
     return saved.model, saved.tokenizer, saved.facts
+
+
+def require_translation_model(facts: dict[str, Any], folder: Path) -> None:
+    """Raise an error that tells what to do with a model whose task is another one than translation."""
+    task = facts.get("task", "translate")
+    if task != "translate" and (feature := feature_with("uses", task)):
+        raise ModelError(f"{folder} was trained for the task {task}; {feature.uses[task]}")
 
 
 def _require_targets(to: Target, texts: int) -> None:
