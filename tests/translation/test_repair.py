@@ -21,6 +21,7 @@ from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.repair import Repairer
 from transduce.translation.text import Segment
 from transduce.translation.translator import Translator
+from transduce.translation.wording import Wording
 
 FIRST, SECOND = SLOTS[:2]
 MAIL = "a@b.de"
@@ -95,7 +96,7 @@ class Case:
 
     def part(self, text: str, prefix: str = "", glossary: Any = None, *, slots: bool = True) -> Segment:
         self.translator = Translator(self.model, self.tokenizer, protection=Protection(), uses_slots=slots)
-        (part,) = self.translator.segments(text, prefix, glossary)
+        (part,) = self.translator.segments(text, prefix, wording=Wording.of(glossary))
         return part
 
     def repaired(self, part: Segment, *outputs: str, answer: Callable[[str], str] | None = None) -> list[str]:

@@ -23,12 +23,10 @@ from transduce.translation.stages.repair import repeated_tokens
 from transduce.translation.text import Segment
 from transduce.translation.translation import Translation, join
 from transduce.translation.translator import Confidence, Translator
-from transduce.translation.wording import Wording
+from transduce.translation.wording import DEFAULT_WORDING, Wording
 
 _LEAST_COST = 1_000
 """Cost of splitting a short text, which is worth a thread."""
-
-_DEFAULT_WORDING = Wording()
 
 
 @dataclass
@@ -122,14 +120,12 @@ def split_texts(
     texts: Sequence[str],
     prefix: str = "",
     to: str | None = None,
-    wording: Wording = _DEFAULT_WORDING,
+    wording: Wording = DEFAULT_WORDING,
     protect: bool = True,
 ) -> SplitTexts:
     def parts(line: str) -> list[Segment]:
         check_deadline()
-        return translator.segments(
-            line, prefix, wording.glossary, to, formality=wording.formality, locale=wording.locale, protect=protect
-        )
+        return translator.segments(line, prefix, to, wording, protect=protect)
 
     return SplitTexts(translator, (map(parts, text.split("\n")) for text in texts))
 

@@ -46,16 +46,13 @@ from transduce.translation.stages.split import Split
 from transduce.translation.stages.tags import Tags
 from transduce.translation.stages.truecase import Truecase
 from transduce.translation.text import Context, Edit, Found, Required, Segment, Stage, Text
-from transduce.translation.wording import Wording
+from transduce.translation.wording import DEFAULT_WORDING, Wording
 
 Step = tuple[int, str, str]
 """The number of a segment, or 0 for the line, the name of a stage, and the text after it."""
 _TERMS_PER_SOURCE = 4
 """Maximum number of tokens of the terms in an output, as a multiple of those of the longest source: it bounds time."""
 _SYMBOL = re.compile(f"[{''.join([*SLOTS, *FORMALITY.values()])}]|{language_tag('[^ ]*?')}")
-
-
-_DEFAULT = Wording()
 
 
 class Line(NamedTuple):
@@ -136,7 +133,7 @@ class Pipeline:
     def segments(
         self,
         lines: Sequence[Line],
-        wording: Wording = _DEFAULT,
+        wording: Wording = DEFAULT_WORDING,
         *,
         protect: bool = True,
         refuse_long: bool = False,
@@ -184,7 +181,7 @@ class Pipeline:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or does not fit."""
         if not text.strip():
             raise DataError("the text is empty")
-        context = self._context(Line(text, target=target), _DEFAULT)
+        context = self._context(Line(text, target=target), DEFAULT_WORDING)
         (original,) = self.split.whole(Text.of(text), context)
         source = self.prepare(original, context)
         (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)

@@ -26,7 +26,6 @@ from transduce.tokenizers.symbols import language_tag
 from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
 from transduce.translation.coverage import uncovered_words
 from transduce.translation.detection import Detected, Detector
-from transduce.translation.formality import Formality
 from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
 from transduce.translation.stages.address import with_one_form
@@ -38,7 +37,7 @@ from transduce.translation.text import Segment
 from transduce.translation.token_ranges import Span as Range
 from transduce.translation.token_ranges import align_characters
 from transduce.translation.translation import PairScore, Translation, Translations, join
-from transduce.translation.wording import Terms, TranslateOptions, Wording, split_options
+from transduce.translation.wording import DEFAULT_WORDING, TranslateOptions, Wording, split_options
 
 if TYPE_CHECKING:
     from transduce.models.model import Model
@@ -313,19 +312,15 @@ class Translator(Loaded):
         self,
         text: str,
         prefix: str = "",
-        glossary: Terms | None = None,
         to: str | None = None,
+        wording: Wording = DEFAULT_WORDING,
         *,
-        formality: Formality | None = None,
-        locale: bool = True,
         protect: bool = True,
     ) -> list[Segment]:
         """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`."""
         target = self.target(to)
-        self.pipeline.require_formality(formality, target)
-        return self.pipeline.segments(
-            [Line(text, prefix, target)], Wording.of(glossary, formality, locale), protect=protect
-        )[0]
+        self.pipeline.require_formality(wording.formality, target)
+        return self.pipeline.segments([Line(text, prefix, target)], wording, protect=protect)[0]
 
     def whole(self, text: str, to: str | None = None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""
@@ -424,9 +419,7 @@ class Translator(Loaded):
         """
         wording, search = split_options(options, "explain")
         config = self.config.with_options(search)
-        segments = self.segments(
-            text, glossary=wording.glossary, to=to, formality=wording.formality, locale=wording.locale
-        )
+        segments = self.segments(text, to=to, wording=wording)
         results = search_all(self.engine_for(config), segments, config)
         found, repaired = (
             decode(self.reader, self.tokenizer, segments, hypotheses, align=False)
