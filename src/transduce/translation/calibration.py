@@ -77,9 +77,9 @@ def human_agreement(translator: Translator, table: Path, to: str | None = None) 
         raise DataError(f"{table}: {len(judged)} rows are too few to measure with; give at least {MIN_PAIRS}")
     segments = [translator.whole(source, to) for source, _, _ in judged]
     encoded = translator.tokenizer.target.encode_all([output for _, output, _ in judged])
-    results = [[Hypothesis(tokens, 0.0, 0.0)] for tokens in encoded]
-    observed = observe(translator.reader, translator.tokenizer, segments, results)
-    features = np.array([evidence.features for (evidence,) in observed])
+    outputs = [Hypothesis(tokens, 0.0, 0.0) for tokens in encoded]
+    observed = observe(translator.reader, translator.tokenizer, segments, outputs)
+    features = np.array([evidence.features for evidence in observed])
     scores = np.array([score for _, _, score in judged])
     report = _report(translator.calibration(to), features, scores)
     log_prob = f"log-probability per token: {report.raw_spearman:.3f}"
@@ -130,11 +130,11 @@ def _observations(translator: Translator, pairs: Sequence[tuple[str, str]], to: 
     results = search_all(translator.engine_for(config), segments, config)
     searches = translator.translation_searches(segments, results, config, align=False)
     outputs = iter(run_searches(translator.repairing_engine(config), searches))
-    evidence = iter(observe(translator.reader, translator.tokenizer, segments, results))
+    evidence = iter(observe(translator.reader, translator.tokenizer, segments, [best for (best,) in results]))
     texts, features = [], []
     for line in lines:
         translations = [next(outputs) for _ in line]
         texts.append(translator.join_by_rank(line, translations)[0].text)
         weights = [len(best[0].tokens) + 1 for best in translations]  # as when the segments of a text are joined
-        features.append(np.average([next(evidence)[0].features for _ in line], axis=0, weights=weights))
+        features.append(np.average([next(evidence).features for _ in line], axis=0, weights=weights))
     return np.array(features), np.array(sentence_chrf(texts, references)) / 100

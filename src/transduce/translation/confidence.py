@@ -91,36 +91,30 @@ class Evidence:
 
 
 def observe(
-    reader: OutputReader, tokenizer: AnyTokenizer, segments: Sequence[Segment], results: Sequence[Sequence[Hypothesis]]
-) -> list[list[Evidence]]:
-    """The evidence for each hypothesis of each segment, by one forward pass."""
-    pairs = [
-        (segment.tokens, hypothesis.tokens)
-        for segment, best in zip(segments, results, strict=True)
-        for hypothesis in best
-    ]
-    statistics = iter(reader.token_statistics(pairs))
-    return [
-        [_evidence(tokenizer, segment, hypothesis.tokens, next(statistics)) for hypothesis in best]
-        for segment, best in zip(segments, results, strict=True)
-    ]
+    reader: OutputReader, tokenizer: AnyTokenizer, segments: Sequence[Segment], hypotheses: Sequence[Hypothesis]
+) -> list[Evidence]:
+    """The evidence for a hypothesis of each segment, by one forward pass."""
+    outputs = [hypothesis.tokens for hypothesis in hypotheses]
+    statistics = reader.token_statistics(
+        [(segment.tokens, output) for segment, output in zip(segments, outputs, strict=True)]
+    )
+    return [_evidence(tokenizer, *known) for known in zip(segments, outputs, statistics, strict=True)]
 
 
 def confidences(
     reader: OutputReader,
     tokenizer: AnyTokenizer,
     segments: Sequence[Segment],
-    results: Sequence[Sequence[Hypothesis]],
+    hypotheses: Sequence[Hypothesis],
     calibrations: Sequence[Calibration | None],
 ) -> Iterator[tuple[float | None, list[float]]]:
-    """The confidence of each hypothesis of each segment if there is a calibration for it, and that of its words."""
-    observed = observe(reader, tokenizer, segments, results)
+    """The confidence of a hypothesis of each segment if there is a calibration for it, and that of its words."""
+    observed = observe(reader, tokenizer, segments, hypotheses)
     for segment, calibration, evidence in zip(segments, calibrations, observed, strict=True):
-        for observed_output in evidence:
-            if segment.is_untranslatable:
-                yield 1.0, [1.0] * len(segment.text.split())
-            else:
-                yield calibration.confidence(observed_output.features) if calibration else None, observed_output.words
+        if segment.is_untranslatable:
+            yield 1.0, [1.0] * len(segment.text.split())
+        else:
+            yield calibration.confidence(evidence.features) if calibration else None, evidence.words
 
 
 def _evidence(tokenizer: AnyTokenizer, segment: Segment, tokens: list[int], statistics: TokenStatistics) -> Evidence:

@@ -38,21 +38,20 @@ def uncovered_words(
     reader: OutputReader,
     tokenizer: AnyTokenizer,
     segments: Sequence[Segment],
-    results: Sequence[Sequence[Hypothesis]],
+    hypotheses: Sequence[Hypothesis],
     directions: Iterable[Direction],
 ) -> Iterator[list[str]]:
-    """The words that each hypothesis of each segment seems to lack.
+    """The words that a hypothesis of each segment seems to lack.
 
     `directions` are those of the model; the most frequent words of their source languages are not tested.
     """
     frequent = frozenset(word for source, _ in directions for word in frequent_words(detected_code(source)))
-    for segment, hypotheses in zip(segments, results, strict=True):
+    for segment, hypothesis in zip(segments, hypotheses, strict=True):
         words = [] if segment.is_untranslatable else _tested_words(tokenizer, segment, frequent)
         sources = [segment.tokens, *(_without(segment.tokens, places) for _, places in words)]
-        for hypothesis in hypotheses:
-            pairs = [(source, hypothesis.tokens) for source in sources] if words else []
-            whole, *others = [sum(log_probs) for log_probs in reader.token_log_probs(pairs)] if pairs else [0.0]
-            yield [word for (word, _), log_prob in zip(words, others, strict=True) if log_prob >= whole]
+        pairs = [(source, hypothesis.tokens) for source in sources] if words else []
+        whole, *others = [sum(log_probs) for log_probs in reader.token_log_probs(pairs)] if pairs else [0.0]
+        yield [word for (word, _), log_prob in zip(words, others, strict=True) if log_prob >= whole]
 
 
 def _without(tokens: Sequence[int], places: Sequence[int]) -> list[int]:

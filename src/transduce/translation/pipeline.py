@@ -209,8 +209,8 @@ class Pipeline:
         line: Line,
         wording: Wording,
         segments: Sequence[Segment],
-        found: Iterable[list[Found]],
-        repaired: Iterable[list[Found]],
+        found: Iterable[Found],
+        repaired: Iterable[Found],
     ) -> Iterator[Step]:
         """The steps of a line, given its segments and what the search found for them, before and after repairs."""
         context = self._context(line, wording)
@@ -219,9 +219,7 @@ class Pipeline:
         if len(segments) > 1:
             yield from ((number, self.split.name, segment.text) for number, segment in enumerate(segments, start=1))
         outputs = []
-        for number, (segment, (first, *_), (best, *_)) in enumerate(
-            zip(segments, found, repaired, strict=True), start=1
-        ):
+        for number, (segment, first, best) in enumerate(zip(segments, found, repaired, strict=True), start=1):
             text = segment.original
             for stage in self.stages:
                 before, text = text, stage.apply(text, context)

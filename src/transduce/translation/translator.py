@@ -352,7 +352,7 @@ class Translator(Loaded):
             if number:
                 yield (), config
             parts = [segments[index] for index, _ in portion]
-            hypotheses = [[hypothesis] for _, hypothesis in portion]
+            hypotheses = [hypothesis for _, hypothesis in portion]
             estimates: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
             if confidence:
                 calibrations = [self.calibration(segment.target) if confidence is True else None for segment in parts]
@@ -361,7 +361,7 @@ class Translator(Loaded):
             if coverage:
                 lacking = uncovered_words(self.reader, self.tokenizer, parts, hypotheses, self.directions)
             found = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
-            for (index, hypothesis), (output,) in zip(portion, found, strict=True):
+            for (index, hypothesis), output in zip(portion, found, strict=True):
                 text = self.pipeline.restore(output, segments[index]).text
                 alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
@@ -422,8 +422,8 @@ class Translator(Loaded):
         segments = self.segments(text, to=to, wording=wording)
         results = search_all(self.engine_for(config), segments, config)
         found, repaired = (
-            decode(self.reader, self.tokenizer, segments, hypotheses, align=False)
-            for hypotheses in (results, self._repairer.repair(segments, results, config, self.repairing_engine(config)))
+            decode(self.reader, self.tokenizer, segments, [best for best, *_ in nbest], align=False)
+            for nbest in (results, self._repairer.repair(segments, results, config, self.repairing_engine(config)))
         )
         line = Line(text, target=self.target(to))
         return list(self.pipeline.explain(line, wording, segments, found, repaired))
