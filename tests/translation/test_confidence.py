@@ -28,9 +28,9 @@ from transduce.translation.confidence import (
     observe,
     output_features,
     read_calibrations,
+    uncovered_words,
     word_probabilities,
 )
-from transduce.translation.coverage import uncovered_words
 from transduce.translation.stages.protect import Protection
 from transduce.translation.translation import Translation, join
 from transduce.translation.translator import Translator

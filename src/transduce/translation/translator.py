@@ -23,8 +23,7 @@ from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import language_tag
-from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
-from transduce.translation.coverage import uncovered_words
+from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations, uncovered_words
 from transduce.translation.detection import Detected, Detector
 from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
@@ -420,10 +419,10 @@ class Translator(Loaded):
         wording, search = split_options(options, "explain")
         config = self.config.with_options(search)
         segments = self.segments(text, to=to, wording=wording)
-        results = search_all(self.engine_for(config), segments, config)
+        results, engine = search_all(self.engine_for(config), segments, config), self.repairing_engine(config)
         found, repaired = (
             decode(self.reader, self.tokenizer, segments, [best for best, *_ in nbest], align=False)
-            for nbest in (results, self._repairer.repair(segments, results, config, self.repairing_engine(config)))
+            for nbest in (results, run_searches(engine, self._repairer.searches(segments, results, config, engine)))
         )
         line = Line(text, target=self.target(to))
         return list(self.pipeline.explain(line, wording, segments, found, repaired))
