@@ -7,7 +7,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from transduce.errors import ConfigError
 from transduce.training.train_config import BleuTokenizer
-from transduce.translation.bleu_tokenizer import TokenizerChoice, choose_tokenizer, load_tokenizer
+from transduce.translation.scores import TokenizerChoice, choose_tokenizer, load_tokenizer
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from transduce.files.files import read_lines
 from transduce.files.pair_formats import HEADER, require_one_side
 from transduce.files.pairs import ReadReport, read_pairs
 from transduce.search.options import SINGLE_OUTPUT_OPTIONS
-from transduce.translation.bleu_tokenizer import DEFAULT, choose_tokenizer, load_tokenizer
+from transduce.training.train_config import DEFAULT_BLEU_TOKENIZER
 from transduce.translation.commands.direction import evaluated_direction
-from transduce.translation.scores import LOWER_IS_BETTER, Comparison, compare, score
+from transduce.translation.scores import LOWER_IS_BETTER, Comparison, choose_tokenizer, compare, load_tokenizer, score
 from transduce.translation.translator import Translator, require_translation_model
 
 
@@ -44,7 +44,7 @@ def evaluate_translations(request: Evaluation) -> None:
     language = next(filter(None, languages), request.to)
     tokenizer = choose_tokenizer(request.tokenize, language, chain.from_iterable(references))
     load_tokenizer(tokenizer, "--tokenize ")  # before the text is translated, which may take long
-    if request.tokenize == "auto" and tokenizer.name != DEFAULT:
+    if request.tokenize == "auto" and tokenizer.name != DEFAULT_BLEU_TOKENIZER:
         log(f"BLEU with sacreBLEU's tokenizer {tokenizer}")
     outputs, engines = {}, {}
     ensemble = len(systems) < len(request.models)

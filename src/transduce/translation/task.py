@@ -15,10 +15,9 @@ from transduce.tokenizers.tokenizer import BOS, EOS
 from transduce.training.task import Task, ValidationScore
 from transduce.training.train_config import TrainConfig
 from transduce.training.validation import Validation
-from transduce.translation.bleu_tokenizer import choose_tokenizer, load_tokenizer
 from transduce.translation.calibration import MIN_PAIRS, fit_calibration
 from transduce.translation.confidence import ANY
-from transduce.translation.scores import bleu, chrf, sentence_chrf
+from transduce.translation.scores import bleu, choose_tokenizer, chrf, load_tokenizer, sentence_chrf
 from transduce.translation.stages.protect import Protection
 from transduce.translation.translator import Translator
 
