@@ -128,3 +128,19 @@ def test_a_paragraph_with_many_runs_takes_linear_time() -> None:
     data = docx_of(paragraph(*(run("word ", "<w:b/>" if number % 2 else "") for number in range(4000))))
     document = read_document("docx", data, "a.docx", ReadOptions())
     assert len(document.texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("srt", b"00:00:01,000 --> 00:00:02,000\n" + b"a b\n" * 20_000),
+        ("md", b"A cat `` " + b"` " * 20_000 + b"`` here."),
+        ("po", b'msgid ""\nmsgstr ""\n\nmsgid "&Open ' + b"%s " * 10_000 + b'"\nmsgstr ""\n'),
+    ],
+)
+def test_time_and_memory_are_proportional_to_the_size(kind: str, data: bytes) -> None:
+    document = read_document(kind, data, f"file.{kind}", ReadOptions("en", "de"))  # hours if they were quadratic
+    (text,) = document.texts
+    written = document.write([AlignedTranslation(text.text.replace("a", "x").replace("Open", "Out"))])
+    assert abs(len(written) - (2 * len(data) if kind == "po" else len(data))) < 100
+    assert written.count(b"\n") == data.count(b"\n")

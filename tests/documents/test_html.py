@@ -2,10 +2,12 @@
 
 import re
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from translated_documents import read, translated
 
+from transduce.documents import html_text
 from transduce.documents.document import AlignedTranslation, ReadOptions
 from transduce.documents.html_text import HtmlText
 from transduce.documents.read import read_document
@@ -99,3 +101,13 @@ def test_the_time_for_many_tags_grows_with_their_number() -> None:
     page = _CountedText("<b>a</b><div>" * 1_000)
     assert len(HtmlText(page).texts) == 1_000
     assert page.copied < 10 * len(page)
+
+
+def test_a_page_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = Mock(wraps=html_text._read_tag)
+    attributes = Mock(wraps=html_text._attributes_with_text)
+    monkeypatch.setattr(html_text, "_read_tag", tags)
+    monkeypatch.setattr(html_text, "_attributes_with_text", attributes)
+    document = read_document("html", b"<div>" * 500 + b'<img alt="A cat">', "a.html", ReadOptions("en", "de"))
+    assert [text.text for text in document.texts] == ["A cat"]
+    assert (tags.call_count, attributes.call_count) == (501, 1)

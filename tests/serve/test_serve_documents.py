@@ -62,7 +62,7 @@ def test_a_file_is_translated_and_downloaded(server: Server, translator: Transla
 
 
 def test_progress_is_reported_and_a_document_can_be_deleted(server: Server) -> None:
-    data = docx_of(*(paragraph(run(f"babo gigo {'dedu ' * (number % 7)}")) for number in range(70)))
+    data = docx_of(*(paragraph(run(f"The cat is {'very ' * (number % 7)} old.")) for number in range(70)))
     started = upload(server, "a.docx", data, "/v1/documents", source="auto")
     assert started.status_code == 202
     status = started.json()
@@ -73,6 +73,32 @@ def test_progress_is_reported_and_a_document_can_be_deleted(server: Server) -> N
     assert httpx.delete(f"{server[0]}/v1/documents/{final['id']}").status_code == 204
     assert httpx.get(server[0] + final["url"]).status_code == 404
     assert httpx.get(f"{server[0]}/v1/documents/{final['id']}").status_code == 404
+
+
+def test_a_document_in_the_target_language_needs_its_source_language(server: Server) -> None:
+    text = "Das ist eine kleine Katze, und sie schläft heute den ganzen Tag in dem Haus.".encode()
+    assert upload(server, "a.txt", text).status_code == 200
+    refused = upload(server, "a.txt", text, source="auto")
+    assert (refused.status_code, refused.json()["error"]) == (400, "the file is already in German (de)")
+
+
+def test_texts_that_occur_several_times_are_translated_once(server: Server) -> None:
+    before = sentences(server)
+    cue = "1\n00:00:01,000 --> 00:00:02,000\n{}\n\n"
+    text = "".join(cue.format(f"babo {'gigo ' * (number % 3)}") for number in range(300))
+    answer = upload(server, "a.srt", text.encode())
+    assert httpx.get(answer.json()["translatedFileUrl"]).text.count("-->") == 300
+    assert sentences(server) - before == 3
+    many = "".join(cue.format(f"a{number}") for number in range(101)).encode()
+    message = "the file has 101 texts, more than the 100 allowed"
+    assert upload(server, "a.srt", many).json()["error"] == message
+
+
+def sentences(server: Server) -> float:
+    """Number of sentences that the server has translated so far."""
+    found = re.search(r"^\w*sentences_total (\S+)$", httpx.get(f"{server[0]}/metrics").text, re.MULTILINE)
+    assert found
+    return float(found[1])
 
 
 def test_only_the_newest_files_are_kept(server: Server) -> None:

@@ -70,7 +70,8 @@ class _Part(NamedTuple):
 class HtmlText:
     """HTML split into texts at block-level elements. A text may have inline tags; everything else stays unchanged."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, parts: Sequence[_Part] | None = None) -> None:
+        """Split a page; `parts` are those of the page, if it was scanned already."""
         self.source = source
         self.texts: list[TaggedText] = []
         """The texts that contain more than white space and protected elements."""
@@ -78,7 +79,7 @@ class HtmlText:
         """Start and end of each text in the source."""
         run: list[_Part] = []
         in_navigation = False
-        for part in _scan(source):
+        for part in _scan(source) if parts is None else parts:
             if part.name == "nav":
                 in_navigation = not part.source.startswith("</")
             if part.kind == "block" or (in_navigation and part.name == "a"):
@@ -98,6 +99,8 @@ class HtmlText:
 
     def _add_run(self, run: list[_Part]) -> None:
         """Add the text and inline elements between two block-level tags; links side by side are texts of their own."""
+        if not run:
+            return
         separate, piece = _has_only_links(run), list[_Part]()
         for part in run:
             if separate and part.name == "a":
@@ -109,6 +112,8 @@ class HtmlText:
 
     def _add_text(self, run: list[_Part]) -> None:
         """Add a text with its inline elements."""
+        if not any(part.kind == "text" for part in run):
+            return
         builder = TaggedTextBuilder()
         for part in run:
             if part.kind == "text":
@@ -141,16 +146,17 @@ def _has_only_links(run: Sequence[_Part]) -> bool:
     return links > 1
 
 
-def _attribute_units(source: str) -> Iterator[PlacedUnit]:
+def _attribute_units(parts: Sequence[_Part]) -> Iterator[PlacedUnit]:
     """The texts in attributes, such as `alt`, in the order of the source; none of elements that are not translated."""
-    for part in _scan(source):
-        if part.name and part.kind in ("open", "empty", "block") and (tag := _TAG.fullmatch(part.source)):
-            for match in _attributes_with_text(part.name, tag[0]):
-                quote = match[2][0] if match[2][0] in "\"'" else ""
-                first, last = match.start(2) + len(quote), match.end(2) - len(quote)
-                text = html.unescape(tag[0][first:last])
-                if unit := text_unit(text, html.escape, "".join if quote else _in_quotes):
-                    yield part.start + first, part.start + last, unit
+    for part in parts:
+        if "=" not in part.source or not part.name or part.kind not in ("open", "empty", "block"):
+            continue
+        for match in _attributes_with_text(part.name, part.source) if _TAG.fullmatch(part.source) else ():
+            quote = match[2][0] if match[2][0] in "\"'" else ""
+            first, last = match.start(2) + len(quote), match.end(2) - len(quote)
+            text = html.unescape(part.source[first:last])
+            if unit := text_unit(text, html.escape, "".join if quote else _in_quotes):
+                yield part.start + first, part.start + last, unit
 
 
 def _attributes_with_text(name: str, tag: str) -> list[re.Match[str]]:
@@ -211,6 +217,8 @@ def _read_tag(source: str, start: int) -> tuple[_Kind, str, int]:
 def _is_protected(name: str, tag: str) -> bool:
     if name in _PROTECTED:
         return True
+    if "=" not in tag:
+        return False
     attributes = {key.lower(): value.strip("\"'").lower() for key, value in _ATTRIBUTE.findall(tag, len(name) + 1)}
     return attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
 
@@ -235,11 +243,12 @@ def read_html(data: bytes, name: str, options: ReadOptions) -> Document:
     if options.target:
         language = rf"\g<1>{options.target}"
         source = _PAGE_TAG.sub(lambda tag: _LANGUAGE.sub(language, tag[0]), source, count=1)
-    page, splicer = HtmlText(source), Splicer(source)
+    parts = list(_scan(source))
+    page, splicer = HtmlText(source, parts), Splicer(source)
     places: list[tuple[int, int, Unit | None]] = [
         (start, end, None) for (start, end), text in zip(page.places, page.texts, strict=True) if has_words(text)
     ]
-    places += _attribute_units(source)
+    places += _attribute_units(parts)
     for start, end, unit in sorted(places, key=lambda place: place[0], reverse=True):
         # An attribute in a text is a unit inside it, which the tags of the text then have a marker for.
         splicer.add(start, end, unit or Unit(HtmlText(splicer.raw(start, end)).texts, escape_xml))

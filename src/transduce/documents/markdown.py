@@ -9,6 +9,7 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from transduce.deadline import check_deadline
 from transduce.documents.document import (
     Document,
     PlacedUnit,
@@ -393,6 +394,7 @@ class InlineRanges:
         """The rule; it records the places of the tokens that it creates."""
 
         def observed(state: Any, silent: bool) -> bool:
+            check_deadline()
             start, count, known = state.pos, len(state.tokens), len(self._found)
             label_end = -1
             if name == "link" and not silent and state.src[start] == "[":

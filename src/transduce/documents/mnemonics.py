@@ -33,13 +33,11 @@ class Label(NamedTuple):
         """
         if self.doubles:
             translation = translation.replace("&", "&&")
-        spans = _PROTECTION.spans(translation)
-        places = [
-            place
-            for place in (match.start() for match in _FIRST_LETTER.finditer(translation))
-            if not any(span.start <= place < span.end for span in spans)
-        ]
-        if not self.mark or not places:
+        if not self.mark:
+            return translation
+        protected = {place for span in _PROTECTION.spans(translation) for place in range(span.start, span.end)}
+        places = [start for match in _FIRST_LETTER.finditer(translation) if (start := match.start()) not in protected]
+        if not places:
             return translation
         if not has_spaces(translation[places[0]]):
             return _ENDING.sub(lambda ending: f"({self.mark}{self.letter.upper()}){ending[0]}", translation, count=1)

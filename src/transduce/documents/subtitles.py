@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import accumulate, pairwise
 
+from transduce.deadline import check_deadline
 from transduce.documents.document import (
     Document,
     PlacedUnit,
@@ -94,13 +95,15 @@ def _tagged(text: str, unescape: Callable[[str], str]) -> TaggedText:
 
 def _balance(text: str, lines: int) -> str:
     """The text in this number of lines of about the same length."""
-    start = 0
+    start, parts = 0, list[str]()
     for left in range(lines, 1, -1):
+        check_deadline()
         ideal = start + (len(text) - start) / left
-        spaces = [place for place in range(start + 1, len(text) - 1) if text[place] == " "]
-        if not spaces:
+        last = min(int(ideal) + 1, len(text) - 1)
+        nearest = text.rfind(" ", start + 1, last), text.find(" ", max(start + 1, last), len(text) - 1)
+        if max(nearest) < 0:
             break
-        place = min(spaces, key=lambda place: abs(place - ideal))
-        text = f"{text[:place]}\n{text[place + 1 :]}"
+        place = min((place for place in nearest if place >= 0), key=lambda place: abs(place - ideal))
+        parts.append(text[start:place])
         start = place + 1
-    return text
+    return "\n".join([*parts, text[start:]])

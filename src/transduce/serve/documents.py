@@ -7,7 +7,8 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
@@ -36,9 +37,13 @@ T = TypeVar("T")
 
 _TOGETHER = 32
 """Texts in one request to the scheduler, so that other clients need not wait for an entire document."""
+_LEAST_CHARACTERS = 20
+"""A text costs as much as this number of characters at least."""
 _SAMPLE = 50
 """Texts of which the language is detected."""
 _SECONDS_BETWEEN_TRIES = 0.2
+_WORK_FACTOR = 4
+"""How many times the time limit of other work reading or writing a document may take."""
 _log = logging.getLogger(__name__)
 
 
@@ -87,10 +92,7 @@ class DocumentJobs:
             options = ReadOptions(None if source == AUTO else source, target)
             document = await self._work(job, read_document, kind, data, name, options)
             job.total = len(document.texts)
-            characters = sum(len(text.text) for text in document.texts)
-            if characters > self._limits.file_characters:
-                limit = self._limits.file_characters
-                raise HttpError(413, f"the file has {characters:,} characters, more than the {limit:,} allowed")
+            self._check_cost(document)
             if source == AUTO:
                 sample = " ".join(text.text for text in document.texts[:_SAMPLE])
                 source, _ = await self._work(job, self._detector.source, sample, target)
@@ -104,9 +106,9 @@ class DocumentJobs:
         return job
 
     async def _work(self, job: DocumentJob, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run work on a document on the thread for its size, in the time that a file may take."""
-        lane = self.workers.lane(job.cost)
-        return await lane.run(self._limits.file_seconds, lambda: work(*args, **kwargs))
+        """Run work on a document on the thread for its size, in a time that is longer than that for other texts."""
+        seconds = min(self._limits.file_seconds, _WORK_FACTOR * self._limits.work_seconds)
+        return await self.workers.lane(job.cost).run(seconds, lambda: work(*args, **kwargs))
 
     def get(self, name: str) -> DocumentJob:
         """The job with this id; 404 if there is none, or if it was deleted."""
@@ -127,11 +129,13 @@ class DocumentJobs:
     async def _run(self, job: DocumentJob, document: Document, model: ServedModel, target: str) -> None:
         try:
             async with asyncio.timeout(self._limits.file_seconds):
-                outputs: list[AlignedTranslation] = []
-                for texts in self._batches(document.texts):
-                    outputs += await self._translate(texts, model, target)
-                    job.done = len(outputs)
-                job.content = await self._work(job, document.write, outputs)
+                outputs: dict[tuple[str, bool], AlignedTranslation] = {}
+                counts = Counter(map(_key, document.texts))
+                for texts in self._batches({_key(text): text for text in document.texts}.values()):
+                    keys = [_key(text) for text in texts]
+                    outputs.update(zip(keys, await self._translate(texts, model, target), strict=True))
+                    job.done += sum(counts[key] for key in keys)
+                job.content = await self._work(job, document.write, [outputs[_key(text)] for text in document.texts])
             job.state = "done"
             self._forget_oldest()
         except TimeoutError:
@@ -150,7 +154,18 @@ class DocumentJobs:
             if job.id in self._jobs:
                 asyncio.get_running_loop().call_later(60 * self._limits.kept_minutes, self.delete, job)
 
-    def _batches(self, texts: list[TaggedText]) -> Iterator[list[TaggedText]]:
+    def _check_cost(self, document: Document) -> None:
+        """Raise an error if the translation of a document costs more than the limit, in characters."""
+        limit, different = self._limits.file_characters, {_key(text) for text in document.texts}
+        characters = sum(len(text) for text, _ in different)
+        if characters > limit:
+            raise HttpError(413, f"the file has {characters:,} characters, more than the {limit:,} allowed")
+        if len(different) * _LEAST_CHARACTERS > limit:
+            raise HttpError(
+                413, f"the file has {len(different):,} texts, more than the {limit // _LEAST_CHARACTERS:,} allowed"
+            )
+
+    def _batches(self, texts: Iterable[TaggedText]) -> Iterator[list[TaggedText]]:
         """Texts in groups within the limits of a request."""
         batch, characters = list[TaggedText](), 0
         for text in texts:
@@ -185,6 +200,11 @@ class DocumentJobs:
 
 def document_suffixes() -> list[str]:
     return [suffix for suffixes in DOCUMENT_SUFFIXES.values() for suffix in suffixes]
+
+
+def _key(text: TaggedText) -> tuple[str, bool]:
+    """Texts with the same key have the same translation; only those with tags are aligned."""
+    return text.text, bool(text.tags)
 
 
 def _safe_name(name: str) -> str:

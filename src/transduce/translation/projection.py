@@ -37,6 +37,10 @@ def project(
     return _Projection(tagged, translation, alignment).html(escape)
 
 
+_LONGEST_LITERAL = 200
+"""Words of equal text that are all aligned with each other; of more, each is aligned with its equal."""
+
+
 @dataclass
 class _Placed:
     """A tag with its place in the translation."""
@@ -332,12 +336,15 @@ class WordAlignment:
                 sources[word].append(index)
         for source, span in equal:
             source_words = overlapping(self.source, source)
-            for word in overlapping(self.target, span):
+            for number, word in enumerate(overlapping(self.target, span)):
                 for index in sources[word]:
                     self.links[index].pop(word, None)
                 self.totals[word] = 1.0
-                for index in source_words:
-                    self.links[index][word] = 1.0 / len(source_words)
+                linked = source_words
+                if len(linked) > _LONGEST_LITERAL:
+                    linked = linked[min(number, len(linked) - 1) :][:1]
+                for index in linked:
+                    self.links[index][word] = 1.0 / len(linked)
 
 
 def _find_copied(tagged: TaggedText, translation: str) -> list[tuple[Span, Span]]:
