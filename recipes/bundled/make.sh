@@ -23,7 +23,7 @@ set -e
 tatoeba=data/tatoeba europarl=data/europarl newstest=data/newstest out=data/bundled
 student=${STUDENT:-runs/bundled-student} start=${START:-runs/bundled-round} opus=${OPUS:-data/opus} jobs=${JOBS:-3}
 python=${PYTHON:-python} search=${SEARCH:---beam 4}
-transduce() { $python -m transduce "$@"; }
+transduce() { ${TRANSDUCE:-command transduce} "$@"; }
 join() { $python recipes/bundled/synthetic.py "$@"; }
 
 # translate MODEL INPUT OUTPUT [--to xx], in several processes, since one does not keep a GPU busy.

@@ -14,6 +14,7 @@ __all__ = [
     "Comparison",
     "ConfigError",
     "DataError",
+    "Detected",
     "Engine",
     "Filling",
     "Generation",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from transduce.training.api import train
     from transduce.training.loop import Outcome
     from transduce.translation.confidence import Calibration
+    from transduce.translation.detection import Detected
     from transduce.translation.scores import Comparison, Score, compare, score
     from transduce.translation.stages.glossary import Glossary
     from transduce.translation.stages.protect import Protection
@@ -99,6 +101,7 @@ else:
         "transduce.training.api": ["train"],
         "transduce.training.loop": ["Outcome"],
         "transduce.translation.confidence": ["Calibration"],
+        "transduce.translation.detection": ["Detected"],
         "transduce.translation.stages.glossary": ["Glossary"],
         "transduce.translation.text": ["Segment"],
         "transduce.translation.stages.protect": ["Protection"],

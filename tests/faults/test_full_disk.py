@@ -38,7 +38,7 @@ WRITERS = [
     ("transduce.training.checkpoint", "save_tensors"),
     ("transduce.training.checkpoint", "write_manifest"),
     ("transduce.disk", "flush_folder"),
-    ("transduce.training.milestones", "write_report"),
+    ("transduce.report.report", "write_report"),
 ]
 
 

@@ -31,7 +31,7 @@ def test_a_run_writes_no_text_except_for_the_requested_samples(transduce: Any, t
         for path in (tmp_path / "run").rglob("*")
         if path.is_file() and path.name != "tokenizer.model" and WORD.encode() in path.read_bytes()
     }
-    assert files_with_text == ({"metrics.jsonl", "report.html"} if samples else set())
+    assert files_with_text == ({"metrics.jsonl", "outputs.jsonl", "report.html"} if samples else set())
     for path in (tmp_path / "run").rglob("*"):
         assert path.is_dir() or SECRET.encode() not in path.read_bytes()
 

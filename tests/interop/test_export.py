@@ -166,13 +166,13 @@ def test_an_export_that_differs_does_not_appear(transduce: Any, trained: Any, tm
     """Weights that are damaged on the way are found by the logits, and nothing is left behind."""
     damage = (
         "import transduce.interop.ctranslate2 as module\n"
-        "original = module.transformers_weights\n"
-        "def damaged(*arguments):\n"
-        "    weights = original(*arguments)\n"
-        "    name = 'model.decoder.layers.0.fc1.bias'\n"
-        "    weights[name] = weights[name] + 1\n"
-        "    return weights\n"
-        "module.transformers_weights = damaged\n"
+        "original = module._variables\n"
+        "def damaged(model):\n"
+        "    variables = original(model)\n"
+        "    name = 'decoder/layer_0/ffn/linear_0/bias'\n"
+        "    variables[name] = variables[name] + 1\n"
+        "    return variables\n"
+        "module._variables = damaged\n"
     )
     words = ("export", "-m", trained.run, "--to", "ctranslate2", "--sentences", "lines.txt", "--out", "x")
     outcome = transduce(*words, cwd=tmp_path, before=damage)

@@ -141,13 +141,14 @@ def transformers_whisper(settings: dict[str, Any], weights: dict[str, Tensor]) -
 def test_whisper(tmp_path: Path) -> None:
     from transduce.interop.ctranslate2 import read_ctranslate2
 
+    original = read_ctranslate2(WEIGHTS / "whisper", {})
     saved, order = imported(WEIGHTS / "whisper", tmp_path / "ours")
     model = saved.model
     assert isinstance(model, EncoderDecoder)
     assert_same_tokenizer(
         saved, order, transformers.PreTrainedTokenizerFast(tokenizer_file=str(WEIGHTS / "whisper" / "tokenizer.json"))
     )
-    theirs = transformers_whisper(*read_ctranslate2(WEIGHTS / "whisper" / "model.bin"))
+    theirs = transformers_whisper(original.settings, original.weights)
     samples = torch.from_numpy(read_sound(WEIGHTS / "jfk.flac"))
     samples = F.pad(samples, (0, 30 * RATE - len(samples)), value=SILENCE)
     wave = (samples - SILENCE).numpy() / 2**15

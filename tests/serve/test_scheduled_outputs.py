@@ -12,6 +12,7 @@ from transduce.search.options import SearchConfig
 from transduce.search.plain_engine import PlainEngine
 from transduce.serve.metrics import ServerMetrics
 from transduce.serve.scheduler import ScheduledRequest, Scheduler
+from transduce.translation.stages.search import run_searches
 from transduce.translation.translator import Translator
 
 
@@ -72,7 +73,8 @@ def test_outputs_are_completed_in_small_portions(translator: Translator, toy_pai
     config = SearchConfig(beam=4, nbest=4, max_extra=2)
     segments = [part for source, _ in toy_pairs[:6] for part in translator.segments(source)]
     results = search_all(translator.engine, segments, config)
-    expected = list(translator.translations(segments, results, config, True, "words"))
+    whole = translator.translation_searches(segments, results, config, True, "words")
+    expected = run_searches(translator.engine, whole)
     searches = translator.translation_searches(segments, results, config, True, "words", 8)
     pauses, portioned = 0, None
     while portioned is None:

@@ -95,22 +95,37 @@ def run_script(script: Path, transduce: Any, *arguments: str) -> int:
     return process.returncode
 
 
-def test_the_bundled_model_is_made_by_one_command(transduce: Any, tmp_path: Path, toy_pairs: Any) -> None:
+def test_the_bundled_model_is_made_by_one_command(transduce: Any, trained: Any, tmp_path: Path, toy_pairs: Any) -> None:
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     for path in (tmp_path / "recipes").rglob("*.toml"):
         path.write_text(small(path.read_text(encoding="utf-8")), encoding="utf-8")
-    phrases = tmp_path / "recipes" / "bundled" / "phrases.tsv"
-    phrases.write_text("".join(f"{source}\t{target}\t{target}\n" for source, target in toy_pairs[:4]), encoding="utf-8")
-    script = tmp_path / "recipes" / "bundled" / "make.sh"
-    words = re.sub(r"\$(\w+)/", lambda match: f"data/{match[1]}/", script.read_text(encoding="utf-8"))
+    folder, data = tmp_path / "recipes" / "bundled", tmp_path / "data"
+    phrases = "".join(f"{source}\t{target}\t{target}\n" for source, target in toy_pairs[:4])
+    (folder / "phrases.tsv").write_text(phrases, encoding="utf-8")
+    script, synthetic = folder / "make.sh", folder / "synthetic.py"
+    text = re.sub("17890|70060", "2", script.read_text(encoding="utf-8"))
+    script.write_text(text, encoding="utf-8")
+    # Models of this test translate nothing plausibly.
+    synthetic.write_text(
+        synthetic.read_text(encoding="utf-8").replace("return bool(words)", "return True or bool(words)")
+    )
+    words = re.sub(r"\$(\w+)/", lambda match: f"data/{match[1]}/", text)
     named = set(re.findall(r"data/[\w/.-]+\.tsv\.xz", words))
-    for recipe in ("bundled/teacher", "bundled/student"):
-        named |= set(re.findall(r"data/[\w/.-]+\.tsv\.xz", (tmp_path / f"recipes/{recipe}.toml").read_text()))
+    for recipe in ("teacher", "student", "final"):
+        named |= set(re.findall(r"data/[\w/.-]+\.tsv\.xz", (folder / f"{recipe}.toml").read_text()))
+    named |= {f"data/domains/manuals.en-{target}.tsv.xz" for target in ("de", "fr")}
     for number, name in enumerate(sorted(named)):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [f"{source} {number}\t{target} {number}\n" for source, target in toy_pairs[:50]]
+        rows = [f"A {source} b c {number}.\tA {target} b c {number}.\n" for source, target in toy_pairs[:50]]
         path.write_bytes(lzma.compress("".join(rows).encode()))
+    (data / "extra").mkdir()
+    for name in ("notes.en", "notes.de", "common-voice.fr", "tatoeba-de-fr.de-fr.tsv"):
+        rows = [f"{source} {name}\t{target} {name}\n" for source, target in toy_pairs[50:60]]
+        lines = rows if name.endswith(".tsv") else [row.partition("\t")[0] + "\n" for row in rows]
+        (data / "extra" / name).write_text("".join(lines), encoding="utf-8")
+    for name in ("en-fr", "fr-en"):
+        shutil.copytree(trained.run / "model", data / "opus" / name)
 
     assert run_script(script, transduce) == 0
     for source, target in (("en", "de"), ("de", "en"), ("to-fr.en", "fr"), ("fr", "en")):

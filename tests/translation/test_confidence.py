@@ -28,9 +28,9 @@ from transduce.translation.confidence import (
     observe,
     output_features,
     read_calibrations,
+    uncovered_words,
     word_probabilities,
 )
-from transduce.translation.coverage import uncovered_words
 from transduce.translation.stages.protect import Protection
 from transduce.translation.translation import Translation, join
 from transduce.translation.translator import Translator
@@ -128,8 +128,8 @@ def test_confidence_is_that_of_the_forced_output(make: Callable[..., Translator]
     translator = make()
     parts = translator.segments("ba be gugu")
     results = search_all(translator.engine, parts, translator.config)
-    ((evidence,),) = observe(translator.reader, translator.tokenizer, parts, results)
     ((best,),) = results
+    (evidence,) = observe(translator.reader, translator.tokenizer, parts, [best])
     assert evidence.features[FEATURES.index("log_prob")] == pytest.approx(best.log_prob / (len(best.tokens) + 1))
     (translations,) = translator.hypotheses(["ba be gugu"], confidence=True)
     assert translations[0].confidence == CALIBRATION.confidence(evidence.features)
@@ -170,14 +170,14 @@ def test_words_without_a_translation_are_found() -> None:
     source = "The old teacher praised the beautiful museum in the evening."
     segment = translator.whole(source, to="de")
     outputs = [
-        [Hypothesis(translator.tokenizer.target.encode(output), 0.0, 0.0)]
+        Hypothesis(translator.tokenizer.target.encode(output), 0.0, 0.0)
         for output in (
             "Der alte Lehrer lobte am Abend das schöne Museum.",
             "Der alte Lehrer lobte am Abend das Museum.",
             "Der Lehrer lobte das schöne Museum.",
         )
     ]
-    tested = uncovered_words(translator.reader, translator.tokenizer, [segment] * 3, outputs, ["en"])
+    tested = uncovered_words(translator.reader, translator.tokenizer, [segment] * 3, outputs, [("en", "de")])
     assert [*tested] == [[], ["beautiful"], ["evening"]]
 
 

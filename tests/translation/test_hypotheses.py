@@ -37,7 +37,7 @@ def test_text_is_that_of_the_tokens(translator: Translator, toy_tokenizer: Token
 
 def test_alignments_point_to_source_tokens(translator: Translator, texts: list[str]) -> None:
     for text, best in zip(texts, translator.hypotheses(texts, nbest=3, align=True), strict=True):
-        source = translator.source_tokens(text)
+        source = translator.source_tokens(translator.segments(text))
         for one in best:
             assert one.alignment is not None
             assert len(one.alignment) == len(one.tokens)

@@ -43,7 +43,8 @@ def test_a_text_of_exactly_the_maximum_length_is_not_split(make_translator: Call
     assert exact == make_translator().hypotheses([text], align=True)[0][0]
     assert below.alignment is not None  # it came in parts, whose tokens lie end to end
     assert len(below.alignment) == len(below.tokens)
-    assert len(make_translator(max_source_length=length - 1).source_tokens(text)) > max(below.alignment) >= length // 2
+    split = make_translator(max_source_length=length - 1)
+    assert len(split.source_tokens(split.segments(text))) > max(below.alignment) >= length // 2
 
 
 def test_a_model_without_a_position_for_words_refuses_every_text(toy_tokenizer: Tokenizer) -> None:

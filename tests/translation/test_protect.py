@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from transduce.errors import ConfigError
 from transduce.tokenizers.symbols import SLOTS, unescape
 from transduce.translation.locale import localized
+from transduce.translation.scoring import masked
 from transduce.translation.stages.protect import Protection
-from transduce.translation.stages.slots import mask
 
 PROTECTION = Protection()
 ANY_TEXT = st.text(st.sampled_from("ab1. @/\\{}<>$%_-:`😀\ue100\ue011▁,+#&€é")) | st.text()
@@ -46,7 +46,7 @@ def test_spans_are_in_order_without_overlap(text: str) -> None:
 @given(ANY_TEXT)
 def test_a_mask_that_is_filled_is_the_text(text: str) -> None:
     spans = PROTECTION.spans(text)
-    marked = mask(text, spans)
+    marked = masked(text, spans)
     restored = marked
     for slot, (start, end) in zip(SLOTS, spans, strict=False):
         assert marked.count(slot) == 1

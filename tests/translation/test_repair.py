@@ -19,8 +19,10 @@ from transduce.tokenizers.tokenizer import Tokenizer
 from transduce.translation.pipeline import output_text
 from transduce.translation.stages.protect import Protection
 from transduce.translation.stages.repair import Repairer
+from transduce.translation.stages.search import run_searches
 from transduce.translation.text import Segment
 from transduce.translation.translator import Translator
+from transduce.translation.wording import Wording
 
 FIRST, SECOND = SLOTS[:2]
 MAIL = "a@b.de"
@@ -95,7 +97,7 @@ class Case:
 
     def part(self, text: str, prefix: str = "", glossary: Any = None, *, slots: bool = True) -> Segment:
         self.translator = Translator(self.model, self.tokenizer, protection=Protection(), uses_slots=slots)
-        (part,) = self.translator.segments(text, prefix, glossary)
+        (part,) = self.translator.segments(text, prefix, wording=Wording.of(glossary))
         return part
 
     def repaired(self, part: Segment, *outputs: str, answer: Callable[[str], str] | None = None) -> list[str]:
@@ -103,7 +105,8 @@ class Case:
         self.engine.wanted = self.wanted
         repairer = Repairer(self.reader, self.translator.pipeline)
         results = [hypothesis(self.tokenizer, output) for output in outputs]
-        (best,) = repairer.repair([part], [results], SearchConfig(nbest=1), self.engine)  # type: ignore[arg-type]
+        engine: Any = self.engine
+        (best,) = run_searches(engine, repairer.searches([part], [results], SearchConfig(nbest=1), engine))
         texts = self.tokenizer.decode_all([output.tokens for output in best], marked=True)
         return [output_text(text, part) for text in texts]
 
@@ -225,7 +228,7 @@ def test_a_changed_output_has_the_score_of_the_search(case: Case) -> None:
     config = SearchConfig(beam=3, no_repeat=1, min_length=9)
     results = [[hypothesis(case.tokenizer, "dedu babo")]]
     repairer = Repairer(ModuleReader(case.model), case.translator.pipeline)
-    ((one,),) = repairer.repair([part], results, config, engine)
+    ((one,),) = run_searches(engine, repairer.searches([part], results, config, engine))
     log_prob = sum(ModuleReader(case.model).token_log_probs([(part.tokens, one.tokens)])[0])
     assert one.log_prob == pytest.approx(log_prob)
     assert one.score == pytest.approx(log_prob / length_penalty(len(one.tokens) + 1.0, config.length_penalty))

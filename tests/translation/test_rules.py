@@ -77,8 +77,6 @@ def examples() -> Iterator[tuple[str, Callable[..., None], list[Any]]]:
             yield f"protect-{rule['kind']}", check_spans, [PROTECTION.spans, example]
     for example in rules["copy"]["examples"]:
         yield "copy", check_spans, [lambda text: PROTECTION.copied(text, PROTECTION.spans(text)), example]
-    for example in rules["list"]["examples"]:
-        yield "list", check_spans, [PROTECTION.integer_lists, example]
     for name, check in (("layout", check_layout), ("normalize", check_normalized), ("locale", check_locale)):
         for example in rules[name]["examples"]:
             yield name, check, example

@@ -12,6 +12,7 @@ from transduce.translation.confidence import ANY, Calibration
 from transduce.translation.stages.protect import Protection
 from transduce.translation.text import Segment
 from transduce.translation.translator import Translator
+from transduce.translation.wording import Wording
 
 TEXTS = ["babo a@b.de dedu", "babo", "a@b.de, {x}!", "gi 😀 go 12", "dedu /usr/bin babo {y} {y}"]
 SPANS = [["a@b.de"], [], ["a@b.de", "{x}"], ["😀", "12"], ["/usr/bin", "{y}", "{y}"]]
@@ -48,7 +49,8 @@ def test_spans_beyond_the_number_of_slots_are_joined_or_in_other_parts(translato
 
 
 def test_a_term_takes_precedence_over_what_it_contains(translator: Translator) -> None:
-    parts = translator.segments("babo max_length dedu 12", glossary={"max_length": "gigo", "dedu 12": "zwölf"})
+    terms = {"max_length": "gigo", "dedu 12": "zwölf"}
+    parts = translator.segments("babo max_length dedu 12", wording=Wording.of(terms))
     assert requirements(parts) == [("gigo", False), ("zwölf", False)]
 
 
@@ -56,7 +58,7 @@ def test_a_term_takes_precedence_over_what_it_contains(translator: Translator) -
     ("text", "count"), [("Babo. Dedu.", 2), ("Yahoo! Mail dedu.", 1), ("{{ Babo! Dedu }} go. Gi.", 2)]
 )
 def test_sentences_with_a_common_term_or_span_are_one_part(translator: Translator, text: str, count: int) -> None:
-    parts = translator.segments(text, glossary={"Yahoo! Mail": "Yahoo"})
+    parts = translator.segments(text, wording=Wording.of({"Yahoo! Mail": "Yahoo"}))
     assert len(parts) == count
     assert "".join(part.text + part.separator for part in parts) == text
 
@@ -83,7 +85,9 @@ def test_every_span_is_in_every_output_once(translator: Translator, options: dic
                 assert "".join(one.tokens).replace("▁", " ").removeprefix(" ") == one.text
             assert one.alignment is not None
             assert len(one.alignment) == len(one.tokens)
-            assert all(0 <= index < len(translator.source_tokens(text)) + 1 for index in one.alignment)
+            assert all(
+                0 <= index < len(translator.source_tokens(translator.segments(text))) + 1 for index in one.alignment
+            )
             assert one.word_confidences is not None
             assert len(one.word_confidences) == len(one.text.split())
 

@@ -23,12 +23,10 @@ from transduce.translation.stages.repair import repeated_tokens
 from transduce.translation.text import Segment
 from transduce.translation.translation import Translation, join
 from transduce.translation.translator import Confidence, Translator
-from transduce.translation.wording import Wording
+from transduce.translation.wording import DEFAULT_WORDING, Wording
 
 _LEAST_COST = 1_000
 """Cost of splitting a short text, which is worth a thread."""
-
-_DEFAULT_WORDING = Wording()
 
 
 @dataclass
@@ -114,8 +112,7 @@ class SplitTexts:
 
     def source_tokens(self, lines: Sequence[RequestLine]) -> list[str]:
         """The source tokens that alignments index."""
-        parts = [self.jobs[job] for line in lines for job in line.jobs]
-        return [token for part in parts for token in self._translator.source_pieces(part)]
+        return self._translator.source_tokens([self.jobs[job] for line in lines for job in line.jobs])
 
 
 def split_texts(
@@ -123,14 +120,12 @@ def split_texts(
     texts: Sequence[str],
     prefix: str = "",
     to: str | None = None,
-    wording: Wording = _DEFAULT_WORDING,
+    wording: Wording = DEFAULT_WORDING,
     protect: bool = True,
 ) -> SplitTexts:
     def parts(line: str) -> list[Segment]:
         check_deadline()
-        return translator.segments(
-            line, prefix, wording.glossary, to, formality=wording.formality, locale=wording.locale, protect=protect
-        )
+        return translator.segments(line, prefix, to, wording, protect=protect)
 
     return SplitTexts(translator, (map(parts, text.split("\n")) for text in texts))
 

@@ -13,6 +13,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.engine import search_all
 from transduce.translation.confidence import FEATURES, Calibration, observe
 from transduce.translation.scores import sentence_chrf
+from transduce.translation.stages.search import run_searches
 from transduce.translation.translator import Translator
 
 MIN_PAIRS = 50
@@ -76,9 +77,9 @@ def human_agreement(translator: Translator, table: Path, to: str | None = None) 
         raise DataError(f"{table}: {len(judged)} rows are too few to measure with; give at least {MIN_PAIRS}")
     segments = [translator.whole(source, to) for source, _, _ in judged]
     encoded = translator.tokenizer.target.encode_all([output for _, output, _ in judged])
-    results = [[Hypothesis(tokens, 0.0, 0.0)] for tokens in encoded]
-    observed = observe(translator.reader, translator.tokenizer, segments, results)
-    features = np.array([evidence.features for (evidence,) in observed])
+    outputs = [Hypothesis(tokens, 0.0, 0.0) for tokens in encoded]
+    observed = observe(translator.reader, translator.tokenizer, segments, outputs)
+    features = np.array([evidence.features for evidence in observed])
     scores = np.array([score for _, _, score in judged])
     report = _report(translator.calibration(to), features, scores)
     log_prob = f"log-probability per token: {report.raw_spearman:.3f}"
@@ -127,12 +128,13 @@ def _observations(translator: Translator, pairs: Sequence[tuple[str, str]], to: 
     lines = [translator.segments(source, to=to) for source in sources]
     segments = [segment for line in lines for segment in line]
     results = search_all(translator.engine_for(config), segments, config)
-    outputs = translator.translations(segments, results, config, align=False)
-    evidence = iter(observe(translator.reader, translator.tokenizer, segments, results))
+    searches = translator.translation_searches(segments, results, config, align=False)
+    outputs = iter(run_searches(translator.repairing_engine(config), searches))
+    evidence = iter(observe(translator.reader, translator.tokenizer, segments, [best for (best,) in results]))
     texts, features = [], []
     for line in lines:
         translations = [next(outputs) for _ in line]
         texts.append(translator.join_by_rank(line, translations)[0].text)
         weights = [len(best[0].tokens) + 1 for best in translations]  # as when the segments of a text are joined
-        features.append(np.average([next(evidence)[0].features for _ in line], axis=0, weights=weights))
+        features.append(np.average([next(evidence).features for _ in line], axis=0, weights=weights))
     return np.array(features), np.array(sentence_chrf(texts, references)) / 100

@@ -6,7 +6,7 @@ divided by 100; `calibration.py` fits it. docs/log.md says which other features 
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -14,11 +14,14 @@ from statistics import fmean
 from typing import Any
 
 from transduce.errors import ModelError
+from transduce.files.languages import Direction
 from transduce.models.folder import CARD
 from transduce.models.forced_decoding import OutputReader, TokenStatistics
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.translation.detection import detected_code, frequent_words
 from transduce.translation.pipeline import output_text
+from transduce.translation.stages.search import token_spans
 from transduce.translation.text import Segment
 
 FEATURES = ("log_prob", "entropy", "overlap", "attention")
@@ -28,6 +31,10 @@ ANY = "any"
 _CHARACTERS = 6
 """chrF compares character n-grams up to this length."""
 _LARGEST, _SMALLEST_SCALE = 1e6, 1e-9
+_WORD = re.compile(r"[^\W\d_]{4,}(?:['’-][^\W\d_]+)*")
+"""A word that may be missed; shorter ones often have no counterpart."""
+_MAX_WORDS = 40
+"""Words of a segment that are tested, which bounds the time."""
 
 
 @dataclass(frozen=True)
@@ -91,36 +98,30 @@ class Evidence:
 
 
 def observe(
-    reader: OutputReader, tokenizer: AnyTokenizer, segments: Sequence[Segment], results: Sequence[Sequence[Hypothesis]]
-) -> list[list[Evidence]]:
-    """The evidence for each hypothesis of each segment, by one forward pass."""
-    pairs = [
-        (segment.tokens, hypothesis.tokens)
-        for segment, best in zip(segments, results, strict=True)
-        for hypothesis in best
-    ]
-    statistics = iter(reader.token_statistics(pairs))
-    return [
-        [_evidence(tokenizer, segment, hypothesis.tokens, next(statistics)) for hypothesis in best]
-        for segment, best in zip(segments, results, strict=True)
-    ]
+    reader: OutputReader, tokenizer: AnyTokenizer, segments: Sequence[Segment], hypotheses: Sequence[Hypothesis]
+) -> list[Evidence]:
+    """The evidence for a hypothesis of each segment, by one forward pass."""
+    outputs = [hypothesis.tokens for hypothesis in hypotheses]
+    statistics = reader.token_statistics(
+        [(segment.tokens, output) for segment, output in zip(segments, outputs, strict=True)]
+    )
+    return [_evidence(tokenizer, *known) for known in zip(segments, outputs, statistics, strict=True)]
 
 
 def confidences(
     reader: OutputReader,
     tokenizer: AnyTokenizer,
     segments: Sequence[Segment],
-    results: Sequence[Sequence[Hypothesis]],
+    hypotheses: Sequence[Hypothesis],
     calibrations: Sequence[Calibration | None],
 ) -> Iterator[tuple[float | None, list[float]]]:
-    """The confidence of each hypothesis of each segment if there is a calibration for it, and that of its words."""
-    observed = observe(reader, tokenizer, segments, results)
+    """The confidence of a hypothesis of each segment if there is a calibration for it, and that of its words."""
+    observed = observe(reader, tokenizer, segments, hypotheses)
     for segment, calibration, evidence in zip(segments, calibrations, observed, strict=True):
-        for observed_output in evidence:
-            if segment.is_untranslatable:
-                yield 1.0, [1.0] * len(segment.text.split())
-            else:
-                yield calibration.confidence(observed_output.features) if calibration else None, observed_output.words
+        if segment.is_untranslatable:
+            yield 1.0, [1.0] * len(segment.text.split())
+        else:
+            yield calibration.confidence(evidence.features) if calibration else None, evidence.words
 
 
 def _evidence(tokenizer: AnyTokenizer, segment: Segment, tokens: list[int], statistics: TokenStatistics) -> Evidence:
@@ -173,3 +174,43 @@ def word_probabilities(log_probs: Sequence[float], ends: Sequence[int], text: st
 def _spans(ends: Sequence[int]) -> list[tuple[int, int, int]]:
     """Each token with the range of its characters."""
     return [(token, start, end) for token, (start, end) in enumerate(zip([0, *ends], ends, strict=False))]
+
+
+def uncovered_words(
+    reader: OutputReader,
+    tokenizer: AnyTokenizer,
+    segments: Sequence[Segment],
+    hypotheses: Sequence[Hypothesis],
+    directions: Iterable[Direction],
+) -> Iterator[list[str]]:
+    """The words that a hypothesis of each segment seems to lack, by contrastive conditioning.
+
+    An output that lacks a word is more probable given the source without this word. Attention tells less: the word
+    beside a gap attends to what is missing there (docs/log.md).
+
+    `directions` are those of the model; the most frequent words of their source languages are not tested.
+    """
+    frequent = frozenset(word for source, _ in directions for word in frequent_words(detected_code(source)))
+    for segment, hypothesis in zip(segments, hypotheses, strict=True):
+        words = [] if segment.is_untranslatable else _tested_words(tokenizer, segment, frequent)
+        sources = [segment.tokens, *(_without(segment.tokens, places) for _, places in words)]
+        pairs = [(source, hypothesis.tokens) for source in sources] if words else []
+        whole, *others = [sum(log_probs) for log_probs in reader.token_log_probs(pairs)] if pairs else [0.0]
+        yield [word for (word, _), log_prob in zip(words, others, strict=True) if log_prob >= whole]
+
+
+def _tested_words(tokenizer: AnyTokenizer, segment: Segment, frequent: frozenset[str]) -> list[tuple[str, list[int]]]:
+    """The words of a segment without the most frequent ones, with the places of their tokens."""
+    text, spans = segment.source.characters, token_spans(tokenizer, segment)
+    required = [item.span for item in segment.required]  # its presence is certain
+    found = []
+    for word in _WORD.finditer(text):
+        is_required = any(start < word.end() and end > word.start() for start, end in required)
+        if not is_required and word[0].lower() not in frequent:
+            tokens = [n for n, (start, end) in enumerate(spans) if start < word.end() and end > word.start()]
+            found.append((word[0], tokens))
+    return found[:_MAX_WORDS]
+
+
+def _without(tokens: Sequence[int], places: Sequence[int]) -> list[int]:
+    return [token for place, token in enumerate(tokens) if place not in places]

@@ -175,10 +175,6 @@ class Detector:
         probabilities = found.probabilities(self._codes, self._log_priors)
         return sorted(((self._codes[code], share) for code, share in probabilities.items()), key=lambda pair: -pair[1])
 
-    def sources(self, texts: Sequence[str], target: str) -> list[tuple[str, float]]:
-        """The source language of each text, as in `source`."""
-        return [self.source(text, target) for text in texts]
-
     def source(self, text: str, target: str) -> tuple[str, float]:
         """The most probable source language among those that are translated to the target, and its probability.
 

@@ -9,7 +9,6 @@ and what their translation must contain.
 |-----------|-----------------------------------------------|------------------------------------------------------|
 | tags      | takes pairs of tags and asterisks out         | puts them around the words that translate theirs     |
 | split     | makes segments: sentences, columns, marks     | joins their translations                             |
-| ellipsis  |                                               | "…" at the end, if the source has it                 |
 | protect   | finds what comes back unchanged               |                                                      |
 | glossary  | finds terms                                   |                                                      |
 | truecase  | ordinary capitals for CAPITALS and Titles     | capitals                                             |
@@ -47,17 +46,13 @@ from transduce.translation.stages.split import Split
 from transduce.translation.stages.tags import Tags
 from transduce.translation.stages.truecase import Truecase
 from transduce.translation.text import Context, Edit, Found, Required, Segment, Stage, Text
-from transduce.translation.wording import Wording
+from transduce.translation.wording import DEFAULT_WORDING, Wording
 
 Step = tuple[int, str, str]
 """The number of a segment, or 0 for the line, the name of a stage, and the text after it."""
 _TERMS_PER_SOURCE = 4
 """Maximum number of tokens of the terms in an output, as a multiple of those of the longest source: it bounds time."""
-_ELLIPSIS = re.compile(r"…|\.\.\.")
 _SYMBOL = re.compile(f"[{''.join([*SLOTS, *FORMALITY.values()])}]|{language_tag('[^ ]*?')}")
-
-
-_DEFAULT = Wording()
 
 
 class Line(NamedTuple):
@@ -70,19 +65,6 @@ class Line(NamedTuple):
     """The target language."""
     number: int = 1
     """Its number, for error messages."""
-
-
-class Ellipsis(Stage):
-    """Restores "…" at the end of a sentence, which models drop."""
-
-    name = "ellipsis"
-
-    @staticmethod
-    def restore(output: Found, segment: Segment) -> Found:
-        is_whole = not segment.prefix and not segment.original.marks
-        if not (segment.text.endswith("…") and is_whole and output.text) or _ELLIPSIS.search(output.text):
-            return output
-        return replace(output, text=output.text.removesuffix(".").removesuffix("!") + "…")
 
 
 class Language(Stage):
@@ -136,7 +118,6 @@ class Pipeline:
         self.tags = Tags(aligns)
         self.split = Split(protect, by_sentence)
         self.stages: list[Stage] = [
-            Ellipsis(),
             protect,
             Terms(),
             *([Truecase(readable, tokenizer.encode, uses_slots)] if truecases else []),
@@ -152,7 +133,7 @@ class Pipeline:
     def segments(
         self,
         lines: Sequence[Line],
-        wording: Wording = _DEFAULT,
+        wording: Wording = DEFAULT_WORDING,
         *,
         protect: bool = True,
         refuse_long: bool = False,
@@ -200,7 +181,7 @@ class Pipeline:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or does not fit."""
         if not text.strip():
             raise DataError("the text is empty")
-        context = self._context(Line(text, target=target), _DEFAULT)
+        context = self._context(Line(text, target=target), DEFAULT_WORDING)
         (original,) = self.split.whole(Text.of(text), context)
         source = self.prepare(original, context)
         (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)
@@ -228,8 +209,8 @@ class Pipeline:
         line: Line,
         wording: Wording,
         segments: Sequence[Segment],
-        found: Iterable[list[Found]],
-        repaired: Iterable[list[Found]],
+        found: Iterable[Found],
+        repaired: Iterable[Found],
     ) -> Iterator[Step]:
         """The steps of a line, given its segments and what the search found for them, before and after repairs."""
         context = self._context(line, wording)
@@ -238,9 +219,7 @@ class Pipeline:
         if len(segments) > 1:
             yield from ((number, self.split.name, segment.text) for number, segment in enumerate(segments, start=1))
         outputs = []
-        for number, (segment, (first, *_), (best, *_)) in enumerate(
-            zip(segments, found, repaired, strict=True), start=1
-        ):
+        for number, (segment, first, best) in enumerate(zip(segments, found, repaired, strict=True), start=1):
             text = segment.original
             for stage in self.stages:
                 before, text = text, stage.apply(text, context)

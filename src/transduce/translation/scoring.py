@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from transduce.errors import DataError
 from transduce.models.forced_decoding import OutputReader
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import SLOTS, tag_prefix
+from transduce.tokenizers.symbols import SLOTS, escape, tag_prefix
 from transduce.tokenizers.tokenizer import EOS
 from transduce.translation.stages.protect import Protection, occurs_once
-from transduce.translation.stages.slots import mask
 from transduce.translation.text import Span
 from transduce.translation.translation import PairScore
 
@@ -28,12 +27,10 @@ def score_pairs(
     """
     spans = [_shared_spans(*pair, protection) if protection else [] for pair in pairs]
     sources = [
-        tag_prefix(tag) + mask(source, [span for span, _ in shared])
+        tag_prefix(tag) + masked(source, [span for span, _ in shared])
         for (source, _), shared, tag in zip(pairs, spans, tags, strict=True)
     ]
-    targets = [
-        _mask_target(target, [span for _, span in shared]) for (_, target), shared in zip(pairs, spans, strict=True)
-    ]
+    targets = [masked(target, [span for _, span in shared]) for (_, target), shared in zip(pairs, spans, strict=True)]
     encoded = list(
         zip(
             tokenizer.encode_all(sources, -1, marked=True),
@@ -72,7 +69,10 @@ def _shared_spans(source: str, target: str, protection: Protection) -> list[tupl
     return shared[: len(SLOTS)]
 
 
-def _mask_target(target: str, spans: Sequence[Span]) -> str:
-    """The marked target with slots for the spans, which are in the order of the source."""
-    ordered = sorted(zip(spans, SLOTS, strict=False))
-    return mask(target, [span for span, _ in ordered], [slot for _, slot in ordered])
+def masked(text: str, spans: Sequence[Span]) -> str:
+    """The marked text with slots for the spans, which are in the order of the source."""
+    parts, end = [], 0
+    for span, slot in sorted(zip(spans, SLOTS, strict=False)):
+        parts += [escape(text[end : span.start]), slot]
+        end = span.end
+    return "".join([*parts, escape(text[end:])])

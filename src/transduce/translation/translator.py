@@ -23,10 +23,8 @@ from transduce.search.engine import Engine, cannot_generate, search_all
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import language_tag
-from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations
-from transduce.translation.coverage import uncovered_words
+from transduce.translation.confidence import ANY, Calibration, confidences, read_calibrations, uncovered_words
 from transduce.translation.detection import Detected, Detector
-from transduce.translation.formality import Formality
 from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
 from transduce.translation.stages.address import with_one_form
@@ -38,7 +36,7 @@ from transduce.translation.text import Segment
 from transduce.translation.token_ranges import Span as Range
 from transduce.translation.token_ranges import align_characters
 from transduce.translation.translation import PairScore, Translation, Translations, join
-from transduce.translation.wording import Terms, TranslateOptions, Wording, split_options
+from transduce.translation.wording import DEFAULT_WORDING, TranslateOptions, Wording, split_options
 
 if TYPE_CHECKING:
     from transduce.models.model import Model
@@ -255,7 +253,7 @@ class Translator(Loaded):
         translated, possibly before those that precede it: it serves to show progress.
         """
         wording, search = split_options(options, "stream")
-        ahead = window or (_AHEAD_ON_GPU if self.on_gpu else _AHEAD_ON_CPU)
+        ahead = window or (_AHEAD_ON_GPU if self.any_model.device_type == "cuda" else _AHEAD_ON_CPU)
         config = self.config.with_options(search)
         if confidence and not self.calibrations:
             self.calibration(None)
@@ -276,10 +274,12 @@ class Translator(Loaded):
         lines = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
 
         def restore(lines: list[list[Segment]], found: list[list[list[Hypothesis]]]) -> Iterator[list[Translation]]:
+            engine = self.repairing_engine(config)
             if self.pipeline.knows_formality:
-                searches = with_one_form(self.pipeline, lines, found, config)
-                found = run_searches(self.repairing_engine(config), searches)
-            return self.translations([*chain(*lines)], [*chain(*found)], config, align, confidence, confidence)
+                found = run_searches(engine, with_one_form(self.pipeline, lines, found, config))
+            segments, results = [*chain(*lines)], [*chain(*found)]
+            searches = self.translation_searches(segments, results, config, align, confidence, coverage=confidence)
+            return iter(run_searches(engine, searches))
 
         batches = (
             self.pipeline.segments(
@@ -311,39 +311,19 @@ class Translator(Loaded):
         self,
         text: str,
         prefix: str = "",
-        glossary: Terms | None = None,
         to: str | None = None,
+        wording: Wording = DEFAULT_WORDING,
         *,
-        formality: Formality | None = None,
-        locale: bool = True,
         protect: bool = True,
     ) -> list[Segment]:
         """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`."""
         target = self.target(to)
-        self.pipeline.require_formality(formality, target)
-        return self.pipeline.segments(
-            [Line(text, prefix, target)], Wording.of(glossary, formality, locale), protect=protect
-        )[0]
+        self.pipeline.require_formality(wording.formality, target)
+        return self.pipeline.segments([Line(text, prefix, target)], wording, protect=protect)[0]
 
     def whole(self, text: str, to: str | None = None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""
         return self.pipeline.whole(text, self.target(to))
-
-    def translations(
-        self,
-        segments: Sequence[Segment],
-        results: Sequence[list[Hypothesis]],
-        config: SearchConfig,
-        align: bool,
-        confidence: Confidence = False,
-        coverage: bool = False,
-    ) -> Iterator[list[Translation]]:
-        """The translations of segments, from the hypotheses of a search, with everything that the segments require.
-
-        With `coverage`, they have the source words that they seem to lack.
-        """
-        searches = self.translation_searches(segments, results, config, align, confidence, coverage=coverage)
-        return iter(run_searches(self.repairing_engine(config), searches))
 
     def translation_searches(
         self,
@@ -355,10 +335,12 @@ class Translator(Loaded):
         portion_tokens: int | None = None,
         coverage: bool = False,
     ) -> Searches[list[list[Translation]]]:
-        """Like `translations`, for a caller that runs the searches itself, with `repairing_engine`.
+        """The translations of segments, from the hypotheses of a search, with everything that the segments require.
 
-        What follows the searches is done for about `portion_tokens` output tokens at a time; between two portions, this
-        yields no segments, so that the caller can do other things. Portions are larger if no model reads the outputs.
+        `repairing_engine` runs the searches that this needs. With `coverage`, translations have the source words that
+        they seem to lack. What follows the searches is done for about `portion_tokens` output tokens at a time; between
+        two portions, this yields no segments, so that the caller can do other things. Portions are larger if no model
+        reads the outputs.
         """
         engine = self.repairing_engine(config)
         results = yield from self._repairer.searches(segments, results, config, engine)
@@ -369,16 +351,16 @@ class Translator(Loaded):
             if number:
                 yield (), config
             parts = [segments[index] for index, _ in portion]
-            hypotheses = [[hypothesis] for _, hypothesis in portion]
+            hypotheses = [hypothesis for _, hypothesis in portion]
             estimates: Iterator[tuple[float | None, list[float] | None]] = repeat((None, None))
             if confidence:
                 calibrations = [self.calibration(segment.target) if confidence is True else None for segment in parts]
                 estimates = confidences(self.reader, self.tokenizer, parts, hypotheses, calibrations)
             lacking: Iterator[list[str] | None] = repeat(None)
             if coverage:
-                lacking = uncovered_words(self.reader, self.tokenizer, parts, hypotheses, self.sources)
+                lacking = uncovered_words(self.reader, self.tokenizer, parts, hypotheses, self.directions)
             found = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
-            for (index, hypothesis), (output,) in zip(portion, found, strict=True):
+            for (index, hypothesis), output in zip(portion, found, strict=True):
                 text = self.pipeline.restore(output, segments[index]).text
                 alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
@@ -402,14 +384,9 @@ class Translator(Loaded):
             )
         return self.calibrations[key]
 
-    def source_pieces(self, segment: Segment) -> list[str]:
-        """The pieces of the source tokens of a segment; a slot is the text that it stands for."""
-        return pieces(self.tokenizer, segment, segment.tokens)
-
-    def source_tokens(self, text: str, to: str | None = None, glossary: Terms | None = None) -> list[str]:
-        """The source tokens that the indices of an alignment refer to; the options are those of the translation."""
-        segments = self.segments(text, to=to, glossary=glossary)
-        return [token for segment in segments for token in self.source_pieces(segment)]
+    def source_tokens(self, segments: Sequence[Segment]) -> list[str]:
+        """The source tokens that the indices of an alignment refer to; a slot is the text that it stands for."""
+        return [piece for segment in segments for piece in pieces(self.tokenizer, segment, segment.tokens)]
 
     def aligned_spans(self, segments: Sequence[Segment], translation: Translation) -> list[tuple[Range, Range]]:
         """Ranges of characters of a text and of its translation that are aligned; none if it has no alignment."""
@@ -441,13 +418,11 @@ class Translator(Loaded):
         """
         wording, search = split_options(options, "explain")
         config = self.config.with_options(search)
-        segments = self.segments(
-            text, glossary=wording.glossary, to=to, formality=wording.formality, locale=wording.locale
-        )
-        results = search_all(self.engine_for(config), segments, config)
+        segments = self.segments(text, to=to, wording=wording)
+        results, engine = search_all(self.engine_for(config), segments, config), self.repairing_engine(config)
         found, repaired = (
-            decode(self.reader, self.tokenizer, segments, hypotheses, align=False)
-            for hypotheses in (results, self._repairer.repair(segments, results, config, self.repairing_engine(config)))
+            decode(self.reader, self.tokenizer, segments, [best for best, *_ in nbest], align=False)
+            for nbest in (results, run_searches(engine, self._repairer.searches(segments, results, config, engine)))
         )
         line = Line(text, target=self.target(to))
         return list(self.pipeline.explain(line, wording, segments, found, repaired))
@@ -482,17 +457,8 @@ class Translator(Loaded):
         return self.pipeline.max_source_length
 
     @property
-    def on_gpu(self) -> bool:
-        return self.any_model.device_type == "cuda"
-
-    @property
     def languages(self) -> ModelLanguages:
         return ModelLanguages(self.directions, self.tagged, self.default_to)
-
-    @property
-    def sources(self) -> list[str]:
-        """The languages that the model translates from, if they are known."""
-        return [*dict.fromkeys(source for source, _ in self.directions)]
 
     def target(self, to: str | None, source: str | None = None) -> str | None:
         """The target language of a request, as in `ModelLanguages.target`."""
@@ -546,25 +512,14 @@ def _portions(results: Sequence[list[Hypothesis]], most_tokens: int | None) -> I
 
 
 def _load_models(folders: Sequence[Path], device: str) -> tuple[AnyModel, AnyTokenizer, dict[str, Any]]:
-    """The model of the folders with its tokenizer and its facts; for a CPU, the module of one is not built yet."""
+    """The model of the folders, an ensemble if there are several, with its tokenizer and its facts.
+
+    For a CPU, the module of a single model is not built yet.
+    """
     if len(folders) == 1 and runs_on_cpu(device):
         folder = read_model(folders[0])
         require_translation_model(folder.facts, folders[0])
         return folder, folder.tokenizer, folder.facts
-    model, tokenizer, facts = _load_modules(folders, device)
-    require_translation_model(facts, folders[0])
-    return model, tokenizer, facts
-
-
-def require_translation_model(facts: dict[str, Any], folder: Path) -> None:
-    """Raise an error that tells what to do with a model whose task is another one than translation."""
-    task = facts.get("task", "translate")
-    if task != "translate" and (feature := feature_with("uses", task)):
-        raise ModelError(f"{folder} was trained for the task {task}; {feature.uses[task]}")
-
-
-def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyTokenizer, dict[str, Any]]":
-    """Load a model, or several as an ensemble, with torch."""
     with needs_torch():
         from transduce.models.ensemble import load_ensemble
         from transduce.nn.device import pick_device
@@ -573,7 +528,15 @@ def _load_modules(folders: Sequence[Path], device: str) -> "tuple[Model, AnyToke
     if at.type == "meta":
         raise ConfigError("the device meta computes nothing; use auto, cpu, cuda, cuda:1 ...")
     saved = load_ensemble(folders, at)
+    require_translation_model(saved.facts, folders[0])
     return saved.model, saved.tokenizer, saved.facts
+
+
+def require_translation_model(facts: dict[str, Any], folder: Path) -> None:
+    """Raise an error that tells what to do with a model whose task is another one than translation."""
+    task = facts.get("task", "translate")
+    if task != "translate" and (feature := feature_with("uses", task)):
+        raise ModelError(f"{folder} was trained for the task {task}; {feature.uses[task]}")
 
 
 def _require_targets(to: Target, texts: int) -> None:

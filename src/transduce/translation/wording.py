@@ -28,6 +28,9 @@ class Wording:
         return cls(terms, formality, locale)
 
 
+DEFAULT_WORDING = Wording()
+
+
 class TranslateOptions(SearchOptions, total=False):
     """The options of a translation as keyword arguments: its wording, and the fields of SearchConfig."""
 

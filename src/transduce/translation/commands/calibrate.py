@@ -48,7 +48,7 @@ def calibrate(
     from transduce.files.pairs import count_pairs
     from transduce.models.folder import find_model, read_card, write_fact
     from transduce.translation.calibration import fit_calibration, human_agreement, measure_calibration
-    from transduce.translation.commands.direction import evaluated_direction
+    from transduce.translation.commands.direction import evaluated_direction, logged_pairs
     from transduce.translation.confidence import ANY
     from transduce.translation.translator import Translator
 
@@ -65,7 +65,7 @@ def calibrate(
     if facts.get("tagged") and len(targets) > 1:
         raise ConfigError(f"the pairs have several target languages ({', '.join(map(str, targets))}); calibrate each")
     target = targets.pop() if facts.get("tagged") else None
-    pairs = {path: _read(path, direction.reverse) for path, direction in directions.items()}
+    pairs = {path: list(logged_pairs(path, direction.reverse)) for path, direction in directions.items()}
     translator = Translator.load(folder, device=device, engine=engine, threads=threads, protect=False)
     for path, direction in directions.items():
         log(direction.describe(path).removesuffix("; "))
@@ -81,13 +81,3 @@ def calibrate(
         print(f"{path}: {count_pairs(len(pairs[path]))}: {measure_calibration(translator, pairs[path], target)}")
     for path in human or []:
         print(f"{path}: {human_agreement(translator, path, target)}")
-
-
-def _read(path: Path, reverse: bool) -> list[tuple[str, str]]:
-    from transduce.files.pairs import ReadReport, read_pairs
-
-    report = ReadReport()
-    pairs = list(read_pairs([(str(path),)], report, reverse=reverse))
-    for line in report.lines():
-        log(f"{path}: {line}")
-    return pairs

@@ -18,6 +18,7 @@ from transduce.files.languages import (
     language_name,
     language_of_name,
 )
+from transduce.files.pairs import Pair, ReadReport, read_pairs
 from transduce.files.parquet import Row
 from transduce.translation.detection import FEW, KNOWN, MAX_CHARACTERS, Likelihoods, detected_code
 
@@ -85,6 +86,14 @@ def _possible(
     fitting = [pair for pair in directions if named and {*pair} == {*named}]
     fitting = [pair for pair in fitting if source in (None, pair[0]) and target in (None, pair[1])]
     return fitting or directions
+
+
+def logged_pairs(path: Path, reverse: bool) -> Iterator[Pair]:
+    """The pairs of a file; after them, messages tell what is left out."""
+    report = ReadReport()
+    yield from read_pairs([(str(path),)], report, reverse=reverse)
+    for line in report.lines():
+        log(f"{path}: {line}")
 
 
 def target_language(

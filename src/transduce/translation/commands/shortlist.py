@@ -46,6 +46,7 @@ def shortlist(
     from transduce.files.pairs import count_pairs
     from transduce.models.config import EncoderDecoderConfig
     from transduce.models.folder import SHORTLIST, find_model, read_model
+    from transduce.translation.commands.direction import logged_pairs
     from transduce.translation.learn_shortlist import learn_shortlist
     from transduce.translation.translator import require_translation_model
 
@@ -64,7 +65,9 @@ def shortlist(
         for direction in _directions(stored.facts, path, from_, to, reverse):
             log(direction.describe(path).removesuffix("; "))
             target = direction.target if stored.facts.get("tagged") else None
-            _read(path, direction.reverse, texts.setdefault(target, _Sample()))
+            sample = texts.setdefault(target, _Sample())
+            for pair in logged_pairs(path, direction.reverse):
+                sample.add(pair)
     directions = [_encoded(stored.tokenizer, target, sample.pairs) for target, sample in texts.items()]
     used = sum(len(sample.pairs) for sample in texts.values())
     learned = learn_shortlist(directions, stored.vocab_size, frequent, per_token, stored.config.source_vocab_size)
@@ -114,16 +117,6 @@ def _directions(
 def _targets(facts: dict[str, Any]) -> set[str]:
     """The target languages of a model that has a tag for each."""
     return {target for _, target in facts.get("directions", [])} if facts.get("tagged") else set()
-
-
-def _read(path: Path, reverse: bool, sample: _Sample) -> None:
-    from transduce.files.pairs import ReadReport, read_pairs
-
-    report = ReadReport()
-    for pair in read_pairs([(str(path),)], report, reverse=reverse):
-        sample.add(pair)
-    for line in report.lines():
-        log(f"{path}: {line}")
 
 
 def _encoded(tokenizer: "AnyTokenizer", language: str | None, pairs: list[tuple[str, str]]) -> "Direction":

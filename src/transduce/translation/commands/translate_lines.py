@@ -82,8 +82,7 @@ def translate_lines(
             written, rejected = written + 1, rejected + (not accepted)
             if jsonl:
                 more = {} if min_confidence is None else {"accepted": accepted}
-                source_tokens = [token for segment in best.segments for token in translator.source_pieces(segment)]
-                output.write(_record(text, source_tokens, best, confidence, more) + "\n")
+                output.write(_record(text, translator.source_tokens(best.segments), best, confidence, more) + "\n")
             else:
                 replaces_column = replaces_column or (output.as_rows and TARGET_COLUMN in row)
                 output.add(row, best[0].text if accepted else "")

@@ -17,7 +17,6 @@ from transduce.translation.stages.normalize import Readable
 from transduce.translation.text import Context, Required, Span, Stage, Text, merge
 
 _COPIED = re.compile("|".join(pattern(common()["copy"][name]) for name in ("integer", "code")))
-_INTEGER_LISTS = re.compile(pattern(common()["list"]["integers"]))
 _SHARED_NAME = re.compile(r"(?<![\w@.-])[^\W_][\w-]{2,}(?![\w@-]|\.\w)")
 _WORTH_SEARCHING = re.compile(
     r"[\d@/\\{}$%<>`&#_=^\u231a-\u27bf\u2b50\u2b55\U0001f000-\U0001faff]|--|\w[.+]\w|"
@@ -28,7 +27,7 @@ _OPENING_OF = {")": "(", "]": "[", "}": "{"}
 
 
 class Protect(Stage):
-    """Finds the protected spans of a sentence; if there are slots, also lists of numbers, and what cannot be read."""
+    """Finds the protected spans of a sentence; if there are slots, also what cannot be read."""
 
     name = "protect"
 
@@ -43,7 +42,7 @@ class Protect(Stage):
         spans = protection.spans(text, numbers=self._uses_slots)
         if not self._uses_slots:
             return spans
-        return merge(merge(spans, protection.integer_lists(text)), self._readable.unreadable(text))
+        return merge(spans, self._readable.unreadable(text))
 
     def apply(self, text: Text, context: Context) -> Text:
         """The text with its protected spans; if there are too many, neighbours are joined.
@@ -88,13 +87,6 @@ class Protection:
         if not _WORTH_SEARCHING.search(text):
             return spans
         return merge(spans, [_trimmed(text, *match.span()) for match in _kinds(numbers).finditer(text)])
-
-    def integer_lists(self, text: str) -> list[Span]:
-        """Lists of plain integers, in which a model would repeat or change some.
-
-        They have at least four with commas between them, or three (or two digits) with spaces.
-        """
-        return [Span(*match.span()) for match in _INTEGER_LISTS.finditer(text)]
 
     def copied(self, text: str, spans: Sequence[Span]) -> list[Span]:
         """Integers of two to four digits and codes ("F5") outside the spans: a model copies them, as is checked."""

@@ -22,7 +22,7 @@ from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK, escape
 from transduce.translation.pipeline import Pipeline
-from transduce.translation.stages.search import Searches, run_searches, token_spans
+from transduce.translation.stages.search import Searches, token_spans
 from transduce.translation.text import Required, Segment
 
 _MOST = 0.5
@@ -56,12 +56,6 @@ class Repairer:
         self._pipeline, self._source, self._target = pipeline, pipeline.tokenizer, pipeline.tokenizer.target
         self._tags = _tags(self._source)
         self._inserter = Inserter(reader, self._source)
-
-    def repair(
-        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine
-    ) -> list[list[Hypothesis]]:
-        """The results after `searches`, which run on their own."""
-        return run_searches(engine, self.searches(segments, results, config, engine))
 
     def searches(
         self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig, engine: Engine

@@ -110,27 +110,22 @@ def decode(
     reader: OutputReader,
     tokenizer: AnyTokenizer,
     segments: Sequence[Segment],
-    results: Sequence[list[Hypothesis]],
+    hypotheses: Sequence[Hypothesis],
     *,
     align: bool,
-) -> Iterator[list[Found]]:
-    """The hypotheses of each segment as marked texts; those of segments with tags, or with `align` all, are aligned."""
-    hypotheses = [(segment, hypothesis) for segment, best in zip(segments, results, strict=True) for hypothesis in best]
-    to_align = [
-        (segment.tokens, hypothesis.tokens) for segment, hypothesis in hypotheses if align or segment.original.marks
-    ]
+) -> Iterator[Found]:
+    """A hypothesis of each segment as a marked text; those of segments with tags, or with `align` all, are aligned."""
+    found = list(zip(segments, hypotheses, strict=True))
+    to_align = [(segment.tokens, output.tokens) for segment, output in found if align or segment.original.marks]
     alignments = _alignments(reader, to_align)
-    outputs = [hypothesis.tokens for _, hypothesis in hypotheses]
-    texts = iter(tokenizer.target.decode_all(outputs, threads=-1, marked=True) if outputs else [])
-    for segment, best in zip(segments, results, strict=True):
-        found = []
-        for hypothesis in best:
-            output = Found(next(texts), pieces(tokenizer.target, segment, hypothesis.tokens))
-            if align or segment.original.marks:
-                alignment = _with_slots_aligned(next(alignments), tokenizer, segment, hypothesis)
-                output = replace(output, source_spans=line_spans(tokenizer, segment), alignment=alignment)
-            found.append(output)
-        yield found
+    outputs = [hypothesis.tokens for hypothesis in hypotheses]
+    texts = tokenizer.target.decode_all(outputs, threads=-1, marked=True) if outputs else []
+    for (segment, hypothesis), text in zip(found, texts, strict=True):
+        output = Found(text, pieces(tokenizer.target, segment, hypothesis.tokens))
+        if align or segment.original.marks:
+            alignment = _with_slots_aligned(next(alignments), tokenizer, segment, hypothesis)
+            output = replace(output, source_spans=line_spans(tokenizer, segment), alignment=alignment)
+        yield output
 
 
 def pieces(tokenizer: AnyTokenizer, segment: Segment, tokens: Sequence[int]) -> list[str]:

@@ -1,7 +1,7 @@
 """Slots: reserved symbols in place of protected spans, for models that were trained with augment.spans."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import accumulate
 
@@ -77,15 +77,6 @@ def reserved_tokens(tokenizer: AnyTokenizer) -> range:
     ids = [tokenizer.symbol_ids.get(symbol, -1) for symbol in RESERVED]
     tokens = range(ids[0], ids[0] + len(ids))
     return tokens if ids[0] >= 0 and ids == [*tokens] else range(0)
-
-
-def mask(text: str, spans: Sequence[Span], slots: Sequence[str] = SLOTS) -> str:
-    """The marked text with a slot for each span; spans beyond the number of slots stay as they are."""
-    parts, end = [], 0
-    for span, slot in zip(spans, slots, strict=False):
-        parts += [escape(text[end : span.start]), slot]
-        end = span.end
-    return "".join([*parts, escape(text[end:])])
 
 
 def _with_nested_tags(marked: str, tags: Mapping[str, str]) -> str:
