@@ -115,6 +115,8 @@ class _Server(uvicorn.Server):
         self._end = math.inf
         """When requests in flight are cancelled, by the clock of `time.monotonic`."""
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._has_closed = False
+        """Whether an idle connection had to be closed, which is logged once."""
         self._max_connections = max(descriptors - _RESERVED_DESCRIPTORS, descriptors // 2)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -140,7 +142,7 @@ class _Server(uvicorn.Server):
         refused = False
         while True:
             try:
-                if len(self.server_state.connections) >= self._max_connections:
+                if self._is_full and self._oldest_idle() is None:
                     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
                 connection, _ = await loop.sock_accept(listening)
             except OSError as error:
@@ -151,11 +153,26 @@ class _Server(uvicorn.Server):
                     await asyncio.sleep(_RETRY_SECONDS)
                 continue
             refused = False
+            if self._is_full and (oldest := self._oldest_idle()):
+                if not self._has_closed:
+                    _log.warning("idle connections are closed for new ones: %d are open", self._max_connections)
+                self._has_closed = True
+                oldest.transport.abort()
             try:
                 await loop.connect_accepted_socket(self._protocol, connection)
             except Exception as error:
                 _log.error("a connection failed: %s", error_location(error))
                 connection.close()
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.server_state.connections) >= self._max_connections
+
+    def _oldest_idle(self) -> "_HttpProtocol | None":
+        """The connection that has been without a request for the longest time."""
+        connections: set[Any] = self.server_state.connections
+        idle = {protocol: since for protocol in connections if (since := protocol.idle_since) is not None}
+        return min(idle, key=idle.__getitem__, default=None)
 
     def _protocol(self) -> asyncio.Protocol:
         protocol: type[Any] = self.config.http_protocol_class
@@ -203,7 +220,15 @@ class _HttpProtocol(HttpToolsProtocol):
         self.parser: Any = _UpgradeIgnoringParser(self, self.parser)
         transport.set_write_buffer_limits(0)  # so that `pause_writing` is called whenever the client does not read
         super().connection_made(transport)
+        self._last_used = monotonic()
         self._start_timer()
+
+    @property
+    def idle_since(self) -> float | None:
+        """When the last response was complete, or the connection was made; None if a request is being answered."""
+        is_busy = self.cycle is not None and not self.cycle.response_complete
+        is_sending = self.transport.is_closing() or self.transport.get_write_buffer_size()
+        return None if is_busy or is_sending else self._last_used
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -233,6 +258,7 @@ class _HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._last_used = monotonic()
         if self._is_half_closed:
             self.transport.close()
 
