@@ -49,6 +49,7 @@ __all__ = [
     "Translations",
     "Translator",
     "Tree",
+    "Wording",
     "compare",
     "score",
     "train",
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     from transduce.translation.text import Segment
     from transduce.translation.translation import PairScore, Translation, Translations
     from transduce.translation.translator import Translator
-    from transduce.translation.wording import TranslateOptions
+    from transduce.translation.wording import TranslateOptions, Wording
 else:
     _MODULES = {
         "transduce.classification.classifier": ["Classification", "Classifier"],
@@ -108,7 +109,7 @@ else:
         "transduce.translation.scores": ["Comparison", "Score", "compare", "score"],
         "transduce.translation.translation": ["PairScore", "Translation", "Translations"],
         "transduce.translation.translator": ["Translator"],
-        "transduce.translation.wording": ["TranslateOptions"],
+        "transduce.translation.wording": ["TranslateOptions", "Wording"],
     }
 
     def __getattr__(name: str) -> Any:

@@ -199,7 +199,9 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except TransduceError as error:
-            error.args = (_with_flags(str(error), {option.name: max(option.opts, key=len) for option in self.params}),)
+            error.args = (
+                _with_flags(str(error), {option.name or "": max(option.opts, key=len) for option in self.params}),
+            )
             raise
 
 

@@ -18,7 +18,7 @@ class Wording:
 
     glossary: Glossary | None = None
     formality: Formality | None = None
-    """The form of address; by default, the model chooses it for each sentence."""
+    """The form of address; by default, the model chooses it, one for a text."""
     locale: bool = True
     """Whether numbers, prices and times are written as the target language does."""
 
