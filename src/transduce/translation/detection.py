@@ -28,7 +28,7 @@ LANGUAGES_OF_SCRIPTS = {
 
 KNOWN = frozenset(code for codes in LANGUAGES_OF_SCRIPTS.values() for code in codes.split())
 """The languages that can be detected."""
-MAX_CHARACTERS = 1_000
+MAX_CHARACTERS = 500
 """Characters of a text that are considered, which bounds the time."""
 _TRIGRAMS = 600
 """Trigrams of a language in rules/detection.txt; after them are words. Both are in the order of their frequency."""
@@ -170,7 +170,10 @@ class Detector:
 
     def rank(self, text: str) -> list[tuple[str, float]]:
         """Languages of the models with their probabilities, most probable first; none if the text has no letters."""
-        if not (found := Likelihoods(text)).of:
+        return self._ranked(Likelihoods(text))
+
+    def _ranked(self, found: Likelihoods) -> list[tuple[str, float]]:
+        if not found.of:
             return []
         probabilities = found.probabilities(self._codes, self._log_priors)
         return sorted(((self._codes[code], share) for code, share in probabilities.items()), key=lambda pair: -pair[1])
@@ -198,9 +201,10 @@ class Detector:
     def detect(self, text: str) -> Detected:
         """The language of a text, which may be one that no model reads, if it is certain."""
         text = text[:MAX_CHARACTERS]
-        if not (ranking := self.rank(text)):
+        found = Likelihoods(text)
+        if not (ranking := self._ranked(found)):
             return Detected(None, 0.0, True)
-        found, (best, probability) = Likelihoods(text), ranking[0]
+        best, probability = ranking[0]
         others = {self._codes.get(code, code): share for code, share in found.probabilities(found.of).items()}
         first = max(others, key=others.__getitem__)
         served = sum(others.get(code, 0.0) for code in self._codes.values())
