@@ -114,6 +114,9 @@ def untrained_model(toy_tokenizer: Any) -> Any:
 @pytest.fixture(scope="session")
 def transduce(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Iterator[CommandLine]:
     """The command line; `transduce("info", "-m", run, cwd=folder)`."""
+    from transduce.fast.native.library import load_library
+
+    load_library()  # otherwise, the first command that uses it would compile it, and print a line about that
     command_line = CommandLine(tmp_path_factory.mktemp("command_line"))
     yield command_line
     command_line.close()
