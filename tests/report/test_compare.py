@@ -81,7 +81,7 @@ def test_the_best_of_a_figure_may_be_the_lowest(
 
 
 def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
-    paths = [make_run(tmp_path / one / "run", 1.0, 1) for one in "ab"]
+    paths = [make_run(tmp_path / folder / "run", 1.0, 1) for folder in "ab"]
     assert [run.name for run in read_runs(paths)] == [str(path) for path in paths]
 
 

@@ -110,7 +110,7 @@ def test_confidence_does_not_change_translations(make: Callable[..., Translator]
     plain = translator.hypotheses(texts, nbest=3)
     with_confidence = translator.hypotheses(texts, nbest=3, confidence=True)
     unasked = [
-        [replace(one, confidence=None, word_confidences=None, uncovered=None) for one in best]
+        [replace(output, confidence=None, word_confidences=None, uncovered=None) for output in best]
         for best in with_confidence
     ]
     assert unasked == plain

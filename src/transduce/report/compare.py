@@ -78,7 +78,7 @@ def read_outputs(runs: Sequence[Run]) -> Outputs | str:
         try:
             lines = (run.folder / "outputs.jsonl").read_text(encoding="utf-8").split("\n")[:-1] if run.final else []
             samples = [json.loads(line) for line in lines]
-            columns.append([(str(each["source"]), str(each["reference"]), str(each["output"])) for each in samples])
+            columns.append([(str(row["source"]), str(row["reference"]), str(row["output"])) for row in samples])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             columns.append([])
         if not columns[-1]:

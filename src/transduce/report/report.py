@@ -157,8 +157,10 @@ def _samples(run: Run) -> str:
 
 def _worst(samples: list[dict[str, Any]], columns: tuple[str, str, str]) -> str:
     """A table of the outputs of the finished model that are least like their references."""
-    texts = [(escape(each["source"]), each["output"], each["reference"], f"{each['chrf']:.0f}") for each in samples]
-    rows = ([source, marked(output, reference), escape(reference), chrf] for source, output, reference, chrf in texts)
+    rows = (
+        [escape(row["source"]), marked(row["output"], row["reference"]), escape(row["reference"]), f"{row['chrf']:.0f}"]
+        for row in samples
+    )
     return table("Worst outputs", (*columns, "chrF"), rows, kind="samples")
 
 

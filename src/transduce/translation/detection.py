@@ -43,7 +43,7 @@ _TOKEN = re.compile(r"(?<![^\s(\[\"'’«„“¿¡-])[^\W\d_]+(?![^\s)\]\"'’�
 """A word between spaces or punctuation, which is not part of an address, a tag or an identifier."""
 _ARABIC_VOWELS = re.compile("[\u0640\u064b-\u0655\u0670]")
 _CERTAIN = 0.9
-"""Probability from which a text is not taken for one in another language, although that one could be translated."""
+"""Probability from which the most probable language is believed, even if the model cannot translate from it."""
 _PROBABLE, _IMPROBABLE = 0.6, 0.1
 """Probability from which a language is named, and below which no language of the models is possible."""
 FEW = 8

@@ -498,7 +498,7 @@ class Translator(Loaded):
 
 
 def _portions(results: Sequence[list[Hypothesis]], most_tokens: int | None) -> Iterator[list[tuple[int, Hypothesis]]]:
-    """Hypotheses with the indices of their segments, about so many tokens at a time; all at once if this is None."""
+    """Hypotheses with the indices of their segments, in portions of about `most_tokens`; in one if that is None."""
     portion, tokens = list[tuple[int, Hypothesis]](), 0
     for index, best in enumerate(results):
         for hypothesis in best:
