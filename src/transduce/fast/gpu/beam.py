@@ -14,6 +14,7 @@ import triton
 from torch import Tensor
 
 from transduce.fast.gpu.beam_kernels import advance, start_slots, summarise
+from transduce.fast.kernels.common import early
 from transduce.fast.limits import ANY, ANY_BUT_END
 from transduce.nn.device import send
 from transduce.search.decoder import Hypothesis
@@ -113,7 +114,8 @@ class SlotBeam:
         """Extend the hypotheses of every slot, given the float32 logits of their next tokens."""
         (R, X), W, stride = self._best_RX.shape, self.beam, logits_RV.stride(0)
         C = 2 * W if W > 1 else 1  # at most W of 2W end with the end marker, so at least W alive ones remain
-        common = {"W": W, "PART": _PART, "PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
+        markers = {"PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
+        common = {"W": W, "PART": _PART, **markers, **early(logits_RV.device)}
         summarise[(R, triton.cdiv(X, _PARTS_AT_ONCE))](
             logits_RV, self.job_id_S, self.position_R, self.forced_SP, self.symbols_S2, self.missing_R, self._best_RX,
             self._log_total_RX, self.vocab_size, stride, X, self.positions, PARTS_AT_ONCE=_PARTS_AT_ONCE,
