@@ -7,6 +7,7 @@ copied when hypotheses change rows: position p of hypothesis r is stored in row 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import torch
@@ -141,13 +142,14 @@ def hypotheses(finished: Sequence[Tensor], nbest: int) -> list[list[Hypothesis]]
     """The best hypotheses of each slot, from the result of `SlotBeam.finished` on the CPU."""
     tokens_AWP, length_AW, log_prob_AW, score_AW = (x.numpy() for x in finished)
     order_AW = np.argsort(-score_AW, axis=1, kind="stable")[:, :nbest]
-    tokens = np.take_along_axis(tokens_AWP[:, :, : length_AW.max()], order_AW[:, :, None], axis=1).tolist()
-    others = (np.take_along_axis(x, order_AW, axis=1).tolist() for x in (length_AW, log_prob_AW, score_AW))
+    slot_A1 = np.arange(len(order_AW))[:, None]
+    tokens = tokens_AWP[slot_A1, order_AW, : length_AW.max()].tolist()
+    others = (x[slot_A1, order_AW].tolist() for x in (length_AW, log_prob_AW, score_AW))
     return [
         [
             Hypothesis(row[:length], log_prob, score)
             for row, length, log_prob, score in zip(*group, strict=True)
-            if score > -np.inf
+            if score > -inf
         ]
         for group in zip(tokens, *others, strict=True)
     ]
