@@ -29,6 +29,7 @@ SETTING = {
     "train_gpu": ["vocabulary", "rounds", "batch tokens", "pairs", "steps a round"],
     "train_cpu": ["model", "vocabulary", "batch tokens"],
     "train_language_model": ["vocabulary", "length", "windows"],
+    "translate_file": ["model", "lines", "words", "beam", "threads", "rounds"],
     "translate_ray": ["model", "lines", "workers", "rounds", "speed of Ray / plain"],
 }
 """Benchmarks, and what each prints of its setting besides the machine, versions and seed; decode on a GPU is a part of
