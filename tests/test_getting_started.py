@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 from serving import ServerProcess
-from toy_run import TINY, as_sets, write_lines
+from toy_run import TINY, as_sets, keep_few_lines
 
 PAGE = Path(__file__).parents[1] / "docs" / "getting-started.md"
 AS_WRITTEN = os.environ.get("FAULTS") == "full"
@@ -44,12 +44,6 @@ def test_every_command_works_in_turn(transduce: Any, tmp_path: Path) -> None:
     assert (outcome.code, outcome.out.count("\n")) == (0, 1), outcome.err
     for name in ("look.html", "check.html", "runs/first/report.html", "runs/second/model/model.json"):
         assert (tmp_path / name).exists()
-
-
-def keep_few_lines(corpus: Path) -> None:
-    for path in corpus.iterdir():
-        lines = path.read_text(encoding="utf-8").splitlines()
-        write_lines(path, lines[: 400 if path.stem == "train" else 20])
 
 
 def test_the_table_has_every_extra() -> None:
