@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from toy_run import as_sets, keep_few_lines, write_lines
+from toy_run import SMALL_DEMO, as_sets, write_lines
 
 from transduce import features, train
 from transduce.errors import ConfigError, ModelError
@@ -78,10 +78,8 @@ def outcomes(transduce: Any, before: str, tmp_path_factory: pytest.TempPathFacto
     for command in commands[1:]:
         words = shlex.split(command)[1:]
         words += as_sets(SETTINGS) if words[0] == "train" else []
-        outcomes[words[0]] = transduce(*words, cwd=folder, before=before)
+        outcomes[words[0]] = transduce(*words, cwd=folder, before=SMALL_DEMO + before)
         assert outcomes[words[0]].code == 0, outcomes[words[0]].err
-        if words[0] == "data":
-            keep_few_lines(folder / "data" / "demo")
     return outcomes
 
 

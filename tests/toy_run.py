@@ -68,8 +68,5 @@ class TrainedRun:
         return self.folder / "run"
 
 
-def keep_few_lines(corpus: Path) -> None:
-    """Shorten the files of a corpus that a command wrote."""
-    for path in corpus.iterdir():
-        lines = path.read_text(encoding="utf-8").splitlines()
-        write_lines(path, lines[: 400 if path.stem == "train" else 20])
+SMALL_DEMO = "from transduce.corpora.demo import corpus; corpus.demo_corpus.__defaults__ = (1, 2000, 20, 20)\n"
+"""Code that makes a command write a demo corpus of 2,000 pairs, in half a second instead of six."""
