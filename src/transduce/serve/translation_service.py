@@ -229,6 +229,7 @@ class TranslationService:
                 )
             most = output_limit(job, config, translator.any_model.longest)
             cost += config.rows * most + repeated_tokens(job, config, most)
+            cost += translator.rechecker.repeated_tokens(job, config, most)
         if cost > self.limits.output_tokens:
             raise HttpError(
                 413,

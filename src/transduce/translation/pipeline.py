@@ -113,7 +113,7 @@ class Pipeline:
         self._reserved = reserved_tokens(tokenizer.target)
         self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
-        sources = {target: self._sources(target) for target in (None, *(target for _, target in directions))}
+        sources = {target: self.sources(target) for target in (None, *(target for _, target in directions))}
         protect = Protect(readable, uses_slots, sources)
         self.tags = Tags(aligns)
         self.split = Split(protect, by_sentence)
@@ -262,10 +262,10 @@ class Pipeline:
 
     def source_language(self, target: str | None) -> str | None:
         """The language of the source, if the directions leave no choice."""
-        sources = self._sources(target)
+        sources = self.sources(target)
         return sources.pop() if len(sources) == 1 else None
 
-    def _sources(self, target: str | None) -> set[str]:
+    def sources(self, target: str | None) -> set[str]:
         """The languages that the source of a translation may have."""
         return {source for source, other in self._directions if target in (None, other)}
 

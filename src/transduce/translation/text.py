@@ -76,6 +76,8 @@ class Required:
         """Finds the marked text as separate words; endings and other capitals are allowed in a term."""
         before = r"(?<!\w)" if has_spaces(self.marked[0]) else ""
         after = r"(?!\w)" if has_spaces(self.marked[-1]) and not self.is_term else ""
+        if self.kind == "checked" and self.text.isdigit():
+            after = r"(?!\d)"  # "the 1990s"
         return re.compile(before + re.escape(self.marked) + after, re.IGNORECASE if self.is_term else 0)
 
     @cached_property

@@ -29,6 +29,7 @@ from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
 from transduce.translation.stages.address import with_one_form
 from transduce.translation.stages.protect import Protection
+from transduce.translation.stages.recheck import Rechecker
 from transduce.translation.stages.repair import Repairer
 from transduce.translation.stages.search import Searches, decode, line_spans, pieces, run_searches, translate_stream
 from transduce.translation.stages.slots import reserved_tokens
@@ -113,6 +114,7 @@ class Translator(Loaded):
             longest_prefix=model.longest,
         )
         """What happens to a text before and after the search."""
+        self.rechecker = Rechecker(self.pipeline)
         self._repairer = Repairer(self.reader, self.pipeline)
 
     def _facts(self) -> Iterator[str]:
@@ -342,8 +344,7 @@ class Translator(Loaded):
         two portions, this yields no segments, so that the caller can do other things. Portions are larger if no model
         reads the outputs.
         """
-        engine = self.repairing_engine(config)
-        results = yield from self._repairer.searches(segments, results, config, engine)
+        results = yield from self._completed(segments, results, config)
         translations: list[list[Translation]] = [[] for _ in segments]
         if portion_tokens is not None and not (align or confidence or any(part.original.marks for part in segments)):
             portion_tokens *= _DECODING_SPEED
@@ -365,8 +366,19 @@ class Translator(Loaded):
                 alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
                 known = text, *scores, output.tokens, alignment
-                translations[index].append(Translation(*known, *next(estimates), uncovered=next(lacking)))
+                uncovered = next(lacking)
+                if uncovered is not None:
+                    lost = self.rechecker.lost_words(segments[index], hypothesis)
+                    uncovered += (word for word in lost if word not in uncovered)
+                translations[index].append(Translation(*known, *next(estimates), uncovered=uncovered))
         return translations
+
+    def _completed(
+        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig
+    ) -> Searches[list[list[Hypothesis]]]:
+        """The results of a search, with what their segments state and require."""
+        results = yield from self.rechecker.searches(segments, results, config)
+        return (yield from self._repairer.searches(segments, results, config, self.repairing_engine(config)))
 
     def repairing_engine(self, config: SearchConfig) -> Engine:
         """The engine that searches again for outputs without what is required."""
@@ -422,7 +434,7 @@ class Translator(Loaded):
         results, engine = search_all(self.engine_for(config), segments, config), self.repairing_engine(config)
         found, repaired = (
             decode(self.reader, self.tokenizer, segments, [best for best, *_ in nbest], align=False)
-            for nbest in (results, run_searches(engine, self._repairer.searches(segments, results, config, engine)))
+            for nbest in (results, run_searches(engine, self._completed(segments, results, config)))
         )
         line = Line(text, target=self.target(to))
         return list(self.pipeline.explain(line, wording, segments, found, repaired))
