@@ -276,12 +276,8 @@ class Translator(Loaded):
         lines = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
 
         def restore(lines: list[list[Segment]], found: list[list[list[Hypothesis]]]) -> Iterator[list[Translation]]:
-            engine = self.repairing_engine(config)
-            if self.pipeline.knows_formality:
-                found = run_searches(engine, with_one_form(self.pipeline, lines, found, config))
-            segments, results = [*chain(*lines)], [*chain(*found)]
-            searches = self.translation_searches(segments, results, config, align, confidence, coverage=confidence)
-            return iter(run_searches(engine, searches))
+            searches = self.translation_searches(lines, found, config, align, confidence, coverage=confidence)
+            return iter(run_searches(self.repairing_engine(config), searches))
 
         batches = (
             self.pipeline.segments(
@@ -329,24 +325,29 @@ class Translator(Loaded):
 
     def translation_searches(
         self,
-        segments: Sequence[Segment],
-        results: Sequence[list[Hypothesis]],
+        texts: Sequence[list[Segment]],
+        found: Sequence[list[list[Hypothesis]]],
         config: SearchConfig,
         align: bool,
         confidence: Confidence = False,
         portion_tokens: int | None = None,
         coverage: bool = False,
     ) -> Searches[list[list[Translation]]]:
-        """The translations of segments, from the hypotheses of a search, with everything that the segments require.
+        """The translations of all segments of texts, from the hypotheses of a search, with what the segments require.
 
-        `repairing_engine` runs the searches that this needs. With `coverage`, translations have the source words that
-        they seem to lack. What follows the searches is done for about `portion_tokens` output tokens at a time; between
-        two portions, this yields no segments, so that the caller can do other things. Portions are larger if no model
-        reads the outputs.
+        `repairing_engine` runs the searches that this needs. A text does not mix forms of address. With `coverage`,
+        translations have the source words that they seem to lack. What follows the searches is done for about
+        `portion_tokens` output tokens at a time; between two portions, this yields no segments, so that the caller can
+        do other things. Portions are larger if no model reads the outputs, and smaller if it tests each word.
         """
+        if self.pipeline.knows_formality:
+            found = yield from with_one_form(self.pipeline, texts, found, config)
+        segments, results = [*chain(*texts)], [*chain(*found)]
         results = yield from self._completed(segments, results, config)
         translations: list[list[Translation]] = [[] for _ in segments]
-        if portion_tokens is not None and not (align or confidence or any(part.original.marks for part in segments)):
+        if portion_tokens is not None and coverage:
+            portion_tokens //= _DECODING_SPEED
+        elif portion_tokens is not None and not (align or confidence or any(part.original.marks for part in segments)):
             portion_tokens *= _DECODING_SPEED
         for number, portion in enumerate(_portions(results, portion_tokens)):
             if number:
@@ -360,8 +361,8 @@ class Translator(Loaded):
             lacking: Iterator[list[str] | None] = repeat(None)
             if coverage:
                 lacking = uncovered_words(self.reader, self.tokenizer, parts, hypotheses, self.directions)
-            found = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
-            for (index, hypothesis), output in zip(portion, found, strict=True):
+            outputs = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
+            for (index, hypothesis), output in zip(portion, outputs, strict=True):
                 text = self.pipeline.restore(output, segments[index]).text
                 alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
