@@ -254,7 +254,9 @@ def test_the_translation_is_text_that_can_be_selected(open_page: Callable[..., A
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_a_word_that_seems_to_be_missing_is_marked_when_the_text_stays_the_same(open_page: Callable[..., Any], address: str) -> None:
+def test_a_word_that_seems_to_be_missing_is_marked_when_the_text_stays_the_same(
+    open_page: Callable[..., Any], address: str
+) -> None:
     sentence = {
         "line": 0,
         "source": "A technician sleeps.",
@@ -263,6 +265,7 @@ def test_a_word_that_seems_to_be_missing_is_marked_when_the_text_stays_the_same(
         "word_confidences": [1, 1],
     }
     sentence["aligned"] = [[[0, 1], [0, 2]], [[13, 20], [3, 11]]]
+
     def answer(route: Any) -> None:
         tested = {"uncovered": ["technician"]} if route.request.post_data_json.get("coverage") else {}
         data = {"text": 0, "line": 0, "source_tokens": [], "outputs": [], "sentences": [{**sentence, **tested}]}

@@ -196,7 +196,7 @@ def test_http_has_one_form_of_address_and_coverage_like_the_command_line() -> No
     (found,) = answer["translations"]
     expected = translator.hypotheses(text.split("\n"), to="de", confidence=True)
     assert found["outputs"][0]["text"] == "\n".join(best[0].text for best in expected)
-    assert ("Lieben Sie mich?", "Liebst du mich?") == tuple(sentence["text"] for sentence in found["sentences"][1:])
+    assert tuple(sentence["text"] for sentence in found["sentences"][1:]) == ("Lieben Sie mich?", "Liebst du mich?")
     assert found["outputs"][0]["uncovered"] == [word for best in expected for word in best[0].uncovered or []]
 
 
