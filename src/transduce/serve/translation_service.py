@@ -124,11 +124,12 @@ def split_texts(
     wording: Wording = DEFAULT_WORDING,
     protect: bool = True,
 ) -> SplitTexts:
-    def parts(line: str) -> list[Segment]:
+    def parts(line: str, before: str) -> list[Segment]:
         check_deadline()
-        return translator.segments(line, prefix, to, wording, protect=protect)
+        return translator.segments(line, prefix, to, wording, protect=protect, before=before)
 
-    return SplitTexts(translator, (map(parts, text.split("\n")) for text in texts))
+    lines = (text.split("\n") for text in texts)
+    return SplitTexts(translator, (map(parts, of_text, ["", *of_text]) for of_text in lines))
 
 
 class TranslationService:

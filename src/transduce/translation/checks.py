@@ -14,7 +14,7 @@ from unicodedata import normalize
 
 from transduce.files.languages import base_language
 from transduce.translation.locale import locale_of
-from transduce.translation.rules import rules_of
+from transduce.translation.rules import pattern, rules_of
 from transduce.translation.text import Span
 
 Kind = Literal["number", "time", "half", "negation", "name"]
@@ -26,6 +26,8 @@ _HALF_IN_DIGITS = re.compile(r"½|(?<!\d)1/2(?!\d)|(?<=\d)[.,]5(?!\d)")
 _NAME = re.compile(r"(?<=[\w,] )(?=[^\W\d_a-zß-ÿ])[^\W\d_]{4,}(?:['’-][^\W\d_]{3,})*(?![\w-])")
 """A word with a capital letter that does not start a sentence."""
 _CAPITALISED = re.compile(r"(?=[^\W\d_a-zß-ÿ])[^\W\d_]{3,}(?:['’-][^\W\d_]{3,})*")
+RARE = 3
+"""Number of tokens from which a word is taken for one that the model may misspell."""
 _SIMILAR = 0.75
 """Similarity of two words from which one is taken for a misspelt copy of the other."""
 _LARGEST_COUNT = 12
@@ -52,8 +54,11 @@ class Claim(NamedTuple):
         return f"{hour or 12}{locale.clock or ':'}{minute:02}{locale.after_time}"
 
 
-def claims(text: str, language: str | None, is_rare: Callable[[str], bool]) -> list[Claim]:
-    """What a text in a language states; none if there are no rules for it. `is_rare` tells names from other words."""
+def claims(text: str, language: str | None, tokens: Callable[[str], int]) -> list[Claim]:
+    """What a text in a language states; none if there are no rules for it.
+
+    `tokens` counts those of a word. A name has more than `RARE`: models know how a language writes "Singapore".
+    """
     words = _words(base_language(language))
     if not words:
         return []
@@ -65,12 +70,12 @@ def claims(text: str, language: str | None, is_rare: Callable[[str], bool]) -> l
     if negation := words.negation.search(text):
         found.append(Claim("negation", 0, Span(*negation.span())))
     if not words.has_capital_nouns:
-        found += (Claim("name", name[0], Span(*name.span())) for name in _NAME.finditer(text) if is_rare(name[0]))
+        found += (Claim("name", name[0], Span(*name.span())) for name in _NAME.finditer(text) if tokens(name[0]) > RARE)
     return found
 
 
 def lost(
-    claims: Sequence[Claim], source: str, output: str, target: str | None, is_rare: Callable[[str], bool]
+    claims: Sequence[Claim], source: str, output: str, target: str | None, tokens: Callable[[str], int]
 ) -> list[Claim]:
     """The claims of a source that an output in the target language does not make; none without rules for it."""
     words = _words(base_language(target))
@@ -83,7 +88,7 @@ def lost(
     for claim in claims:
         key = claim.kind, claim.value
         if claim.kind == "name":
-            if _is_misspelt(str(claim.value), source, output, is_rare):
+            if _is_misspelt(str(claim.value), source, output, tokens):
                 result.append(claim)
         elif not has[key]:
             result.append(claim)
@@ -92,14 +97,14 @@ def lost(
     return result
 
 
-def _is_misspelt(name: str, source: str, output: str, is_rare: Callable[[str], bool]) -> bool:
+def _is_misspelt(name: str, source: str, output: str, tokens: Callable[[str], int]) -> bool:
     """Whether an output does not have a name, but a rare word that is like it and is not in the source."""
     if name in output:
         return False
     plain = _without_marks(name)
     others = {*_CAPITALISED.findall(output)} - {*_CAPITALISED.findall(source)}
     likeness = {word: SequenceMatcher(None, plain, _without_marks(word), autojunk=False).ratio() for word in others}
-    return any(_SIMILAR <= ratio < 1.0 and is_rare(word) for word, ratio in likeness.items())
+    return any(_SIMILAR <= ratio < 1.0 and tokens(word) >= RARE for word, ratio in likeness.items())
 
 
 def _without_marks(word: str) -> str:
@@ -142,15 +147,15 @@ class _Words:
         ]
         self.before_time = re.compile(rf"(?:{numbers.get('before_time', '')})$", re.IGNORECASE)
         self.has_capital_nouns = bool(numbers.get("capital_nouns"))
-        self.negation = re.compile(rf"(?<!\w)(?:{negation['words']})(?!\w)", re.IGNORECASE)
-        self._may_negate = re.compile(rf"(?<!\w)(?:{negation['also']})(?!\w)", re.IGNORECASE)
+        self.negation = re.compile(rf"(?<!\w)(?:{pattern(negation['words'])})(?!\w)", re.IGNORECASE)
+        self._may_negate = re.compile(rf"(?<!\w)(?:{pattern(negation['also'])})(?!\w)", re.IGNORECASE)
 
     def inventory(self, output: str) -> Counter[tuple[Kind, int | str]]:
         """How often an output states what, in words or in digits, and with words that may mean it."""
         found = [*self.times(output), *self.numbers(output, in_words=True)]
         has: Counter[tuple[Kind, int | str]] = Counter((claim.kind, claim.value) for claim in found)
-        for pattern, value in self._also:
-            has["number", value] += len(pattern.findall(output))
+        for words, value in self._also:
+            has["number", value] += len(words.findall(output))
         for digits in _DIGITS.findall(output):
             has["number", int(re.sub(r"\D", "", digits))] += 1
             if not digits.isdigit():
@@ -163,8 +168,8 @@ class _Words:
 
     def times(self, text: str) -> Iterator[Claim]:
         """Times in words; those of both halves of a day are the same."""
-        for pattern, minutes in self._times:
-            for time in pattern.finditer(text):
+        for words, minutes in self._times:
+            for time in words.finditer(text):
                 hour = time["hour"]
                 value = 60 * (int(hour) if hour.isdigit() else self._value(hour)) + minutes
                 yield Claim("time", value % _HALF_DAY, Span(*time.span()))
@@ -186,7 +191,7 @@ class _Words:
             yield from (Claim("number", total, Span(*number.span())) for total, _ in values if total != 1)
 
     def _value(self, word: str) -> int:
-        return next(value for pattern, value in self._values if pattern.fullmatch(word))
+        return next(value for words, value in self._values if words.fullmatch(word))
 
 
 def _room(last: int) -> int:

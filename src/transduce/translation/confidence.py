@@ -210,7 +210,7 @@ def _tested_words(tokenizer: AnyTokenizer, segment: Segment, frequent: frozenset
     text, spans = segment.source.characters, token_spans(tokenizer, segment)
     required = [item.span for item in segment.required]  # its presence is certain
     found = []
-    for word in _WORD.finditer(text):
+    for word in _WORD.finditer(text, segment.context_end):
         is_required = any(start < word.end() and end > word.start() for start, end in required)
         if not is_required and word[0].lower() not in frequent:
             tokens = [n for n, (start, end) in enumerate(spans) if start < word.end() and end > word.start()]

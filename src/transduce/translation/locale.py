@@ -30,7 +30,7 @@ _SHARED_HALF = re.compile(
 _MORNING = re.compile(r"(?<=\d) am(?!\w)")
 _HOUR_OF_24 = re.compile(
     rf"(?P<before>\b{rules_of('fr')['numbers']['before_time']})?(?<![\w.,:])"
-    r"(?P<hour>(?:0|1[3-9]|2[0-3])(?=\D)|\d{1,2}(?= ?h ?\d))"
+    r"(?P<hour>(?:0|1[3-9]|2[0-3])(?=\D)|\d{1,2}(?= h ?\d))"
     r"(?:[:.](?P<minutes>[0-5]\d) ?Uhr| ?Uhr| ?h(?: ?(?P<after>[0-5]\d))?)(?!\w|[.,:]\d)",
     re.IGNORECASE,
 )
@@ -129,7 +129,7 @@ def with_english_times(text: Text) -> Text:
         hour, minutes, before = int(time["hour"]), time["minutes"] or time["after"], time["before"] or ""
         if hour > 23 or not (minutes or before or time[0].endswith("Uhr")):
             return time[0]
-        half = "" if 0 < hour < 13 else " pm" if hour else " am"
+        half = "" if 0 < hour < 13 else " pm" if hour else "am"  # " am" may be a German word
         return f"{before}{hour % 12 or 12}{f':{minutes}' if minutes else ''}{half}"
 
     return text.substituted(_HOUR_OF_24, written)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from transduce.files.scripts import has_spaces
 from transduce.search.engine import Job
-from transduce.tokenizers.symbols import escape
+from transduce.tokenizers.symbols import SEPARATOR, escape
 from transduce.translation.markup import Mark, TaggedText, tagged_text
 from transduce.translation.rules import common
 
@@ -178,6 +178,11 @@ class Segment(Job):
     @property
     def separator(self) -> str:
         return self.original.separator
+
+    @property
+    def context_end(self) -> int:
+        """The place in the source after the sentence before, if the model reads it; otherwise 0."""
+        return self.source.characters.rfind(SEPARATOR) + 1
 
     @property
     def required(self) -> tuple[Required, ...]:

@@ -75,6 +75,7 @@ class Translator(Loaded):
         tagged: bool = False,
         default_to: str | None = None,
         calibrations: Mapping[str, Calibration] | None = None,
+        context: bool = False,
     ) -> None:
         self.any_model = model
         """The model as the engine needs it: a torch module, or as it is stored in its folder."""
@@ -112,6 +113,7 @@ class Translator(Loaded):
             aligns=model.aligns,
             truecases=truecases,
             longest_prefix=model.longest,
+            context=context,
         )
         """What happens to a text before and after the search."""
         self.rechecker = Rechecker(self.pipeline)
@@ -166,6 +168,7 @@ class Translator(Loaded):
             default_to=facts.get("default_to"),
             # The calibration of one model does not hold for an ensemble.
             calibrations=read_calibrations(facts, folders[0]) if len(folders) == 1 else None,
+            context=bool(facts.get("context")),
         )
 
     @overload
@@ -241,6 +244,7 @@ class Translator(Loaded):
         *,
         to: str | Iterable[str | None] | None = None,
         prefixes: Iterable[str] | None = None,
+        contexts: Iterable[str] | None = None,
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
@@ -251,8 +255,9 @@ class Translator(Loaded):
     ) -> Iterator[Translations]:
         """Like `hypotheses`, but yield results one by one; at most 2 * `window` texts are in memory at a time.
 
-        Results keep the order of the texts. There may be more prefixes than texts. `text_done` is called when a text is
-        translated, possibly before those that precede it: it serves to show progress.
+        Results keep the order of the texts. There may be more prefixes than texts. `contexts` are the texts before each
+        text, for models with data.context; an empty one is that of the first text of a document. `text_done` is called
+        when a text is translated, possibly before those that precede it: it serves to show progress.
         """
         wording, search = split_options(options, "stream")
         ahead = window or (_AHEAD_ON_GPU if self.any_model.device_type == "cuda" else _AHEAD_ON_CPU)
@@ -273,7 +278,8 @@ class Translator(Loaded):
             return target
 
         targets = repeat(checked(to)) if to is None or isinstance(to, str) else map(checked, to)
-        lines = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
+        earlier = repeat("") if contexts is None else contexts
+        lines = enumerate(zip(texts, line_prefixes, targets, earlier, strict=False), start=first_line)
 
         def restore(lines: list[list[Segment]], found: list[list[list[Hypothesis]]]) -> Iterator[list[Translation]]:
             searches = self.translation_searches(lines, found, config, align, confidence, coverage=confidence)
@@ -281,7 +287,9 @@ class Translator(Loaded):
 
         batches = (
             self.pipeline.segments(
-                [Line(*line, number) for number, line in read], wording, refuse_long=long == "refuse"
+                [Line(text, prefix, target, number, before) for number, (text, prefix, target, before) in read],
+                wording,
+                refuse_long=long == "refuse",
             )
             for read in iter(lambda: list(islice(lines, ahead)), [])
         )
@@ -313,11 +321,15 @@ class Translator(Loaded):
         wording: Wording = DEFAULT_WORDING,
         *,
         protect: bool = True,
+        before: str = "",
     ) -> list[Segment]:
-        """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`."""
+        """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`.
+
+        `before` is the text before it, for models with data.context.
+        """
         target = self.target(to)
         self.pipeline.require_formality(wording.formality, target)
-        return self.pipeline.segments([Line(text, prefix, target)], wording, protect=protect)[0]
+        return self.pipeline.segments([Line(text, prefix, target, before=before)], wording, protect=protect)[0]
 
     def whole(self, text: str, to: str | None = None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""

@@ -16,8 +16,6 @@ from transduce.translation.pipeline import Pipeline
 from transduce.translation.stages.search import Searches
 from transduce.translation.text import Required, Segment, Span
 
-_RARE = 3
-"""Number of tokens from which a capitalised word is taken for a name that the model may misspell."""
 _WIDER = 2
 """How many times as many hypotheses the second search has."""
 
@@ -68,7 +66,7 @@ class Rechecker:
             return []
         text = segment.source.characters
         by_source = {
-            source: lost(self._claims(segment, source), text, output, segment.target, self._is_rare)
+            source: lost(self._claims(segment, source), text, output, segment.target, self._tokens)
             for source in self._sources(segment)
         }
         found = [*by_source.values()]
@@ -82,15 +80,15 @@ class Rechecker:
 
     def _claims(self, segment: Segment, source: str) -> list[Claim]:
         """What a segment states if it is in this language, outside of its required text."""
-        found = claims(segment.source.characters, source, self._is_rare)
+        text, start = segment.source.characters, segment.context_end
+        found = claims(" " * start + text[start:], source, self._tokens)
         if not segment.required:
             return found
         taken = [required.span for required in segment.required]
         return [claim for claim in found if not any(_overlap(claim.span, span) for span in taken)]
 
-    def _is_rare(self, word: str) -> bool:
-        """Whether a word is made of several tokens, so that the model may misspell it."""
-        return len(self._pipeline.tokenizer.encode(word)) >= _RARE
+    def _tokens(self, word: str) -> int:
+        return len(self._pipeline.tokenizer.encode(word))
 
     def _with_slots(self, segment: Segment, lacks: Sequence[Claim]) -> Segment | None:
         """A job with slots for what was lost, if all of it can be written down and the model has slots."""
