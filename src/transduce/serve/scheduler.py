@@ -76,6 +76,10 @@ class ScheduledRequest:
     started: int = 0
     """Number of jobs that have left the queue."""
     confidence: Confidence = False
+    coverage: bool = False
+    """Whether the source words that outputs seem to lack are searched for."""
+    texts: Sequence[range] = ()
+    """Indices of the jobs of each text, whose outputs are completed together; by default, each job is a text."""
     completion: "Completion | None" = None
     """What these searches are part of; None for a request of a client."""
     dropped: bool = False
@@ -85,6 +89,9 @@ class ScheduledRequest:
 
     def __post_init__(self) -> None:
         self.remaining = sum(map(self.cost, self.jobs))
+        self._text_of_job = {job: text for text in self.texts for job in text}
+        self._waiting_for: dict[range, JobHypotheses] = {}
+        """What is found of texts with jobs that are not finished."""
 
     def cost(self, job: Job) -> int:
         """The tokens of the budget that a job needs."""
@@ -97,20 +104,32 @@ class ScheduledRequest:
         return self.completion.request if self.completion else self
 
     def completions(self, finished: JobHypotheses) -> "Iterator[Completion]":
-        """What follows the search of jobs."""
+        """What follows the search of jobs, for texts of which all jobs are finished."""
+        complete: list[JobHypotheses] = []
+        for index, best in finished:
+            text = self._text_of_job.get(index, range(index, index + 1))
+            found = self._waiting_for.setdefault(text, [])
+            found.append((index, best))
+            if len(found) == len(text):
+                complete.append(sorted(self._waiting_for.pop(text), key=lambda job: job[0]))
         for align in (False, True):
-            if jobs := [(index, best) for index, best in finished if (index in self.aligned) == align]:
-                yield Completion(self, align, jobs)
+            if texts := [jobs for jobs in complete if (jobs[0][0] in self.aligned) == align]:
+                yield Completion(self, align, texts)
 
 
 class Completion:
     """Makes translations of the hypotheses of jobs in small steps, with searches in between."""
 
-    def __init__(self, request: ScheduledRequest, align: bool, finished: JobHypotheses) -> None:
-        self.request, self._indices = request, [index for index, _ in finished]
-        jobs = [request.jobs[index] for index in self._indices]
+    def __init__(self, request: ScheduledRequest, align: bool, texts: Sequence[JobHypotheses]) -> None:
+        self.request, self._indices = request, [index for jobs in texts for index, _ in jobs]
         self._work: Searches[list[list[Translation]]] = request.translator.translation_searches(
-            jobs, [best for _, best in finished], request.config, align, request.confidence, _COMPLETED_TOKENS
+            [[request.jobs[index] for index, _ in jobs] for jobs in texts],
+            [[best for _, best in jobs] for jobs in texts],
+            request.config,
+            align,
+            request.confidence,
+            _COMPLETED_TOKENS,
+            request.coverage,
         )
         self._hypotheses: dict[int, list[Hypothesis]] | None = None
         """What the searches have found so far; None before the first step."""

@@ -36,7 +36,7 @@ from transduce.errors import ConfigError, DataError
 from transduce.files.languages import Direction
 from transduce.files.texts import require_text
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import FORMALITY, SLOTS, describe, language_tag, tag_prefix
+from transduce.tokenizers.symbols import FORMALITY, SLOTS, after, describe, language_tag, split_tags, tag_prefix
 from transduce.translation.formality import Formality, has_forms_of_address
 from transduce.translation.stages.glossary import Terms
 from transduce.translation.stages.normalize import Expand, Normalize, Readable
@@ -65,6 +65,8 @@ class Line(NamedTuple):
     """The target language."""
     number: int = 1
     """Its number, for error messages."""
+    before: str = ""
+    """The text before it, of whose last sentence a model with data.context reads."""
 
 
 class Language(Stage):
@@ -98,6 +100,7 @@ class Pipeline:
         aligns: bool = False,
         truecases: bool = False,
         longest_prefix: int | None = None,
+        context: bool = False,
     ) -> None:
         """`by_sentence`: whether every sentence is a segment; otherwise, a line is one if it is not too long.
 
@@ -105,15 +108,16 @@ class Pipeline:
         source, as in multilingual models. `uses_slots`, `knows_formality`: whether the model was trained with slots,
         and with symbols of formality. `aligns`: whether outputs can be aligned. `truecases`: whether sentences in
         capitals or title case get ordinary capitals.
+        `context`: whether the model reads the sentence before.
         `longest_prefix` is the maximum number of tokens of an output's prefix, None if there is no limit.
         """
         self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
         self.protection, self.uses_slots, self._directions = protection, uses_slots, directions
-        self.tagged = tagged
+        self.tagged, self.context = tagged, context
         self._reserved = reserved_tokens(tokenizer.target)
         self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
-        sources = {target: self._sources(target) for target in (None, *(target for _, target in directions))}
+        sources = {target: self.sources(target) for target in (None, *(target for _, target in directions))}
         protect = Protect(readable, uses_slots, sources)
         self.tags = Tags(aligns)
         self.split = Split(protect, by_sentence)
@@ -157,14 +161,15 @@ class Pipeline:
         sources = [
             [self.prepare(text, context) for text in texts] for texts, context in zip(originals, contexts, strict=True)
         ]
-        tokens = iter(
-            self.tokenizer.encode_all([text.characters for texts in sources for text in texts], -1, marked=True)
-        )
+        read = self._in_context(lines, originals, sources, contexts) if self.context else sources
+        tokens = iter(self.tokenizer.encode_all([text.characters for texts in read for text in texts], -1, marked=True))
         results: list[list[Segment]] = []
-        for line, prefix, context, *texts in zip(lines, prefixes, contexts, originals, sources, strict=True):
+        for line, prefix, context, *texts in zip(lines, prefixes, contexts, originals, read, sources, strict=True):
             segments: list[Segment] = []
-            for original, source in zip(*texts, strict=True):
+            for original, source, plain in zip(*texts, strict=True):
                 segment = self._segment(original, source, next(tokens), prefix, context)
+                if source is not plain and len(segment.tokens) > self.max_source_length:  # without its context
+                    segment = self._segment(original, plain, self._encoded(plain), prefix, context)
                 if self._fits(source, segment.tokens):
                     segments.append(segment)
                 elif refuse_long and len(segment.tokens) > self.max_source_length:
@@ -176,6 +181,30 @@ class Pipeline:
                     segments += self._pieces(original, prefix, context)
             results.append(segments)
         return results
+
+    def _in_context(
+        self,
+        lines: Sequence[Line],
+        originals: Sequence[Sequence[Text]],
+        sources: Sequence[Sequence[Text]],
+        contexts: Sequence[Context],
+    ) -> list[list[Text]]:
+        """The sources of each line, each with the sentence before it, unless it is the first of a document."""
+        results = []
+        for line, texts, prepared, context in zip(lines, originals, sources, contexts, strict=True):
+            before = self.split.apply(self.tags.apply(Text.of(line.before), context), context)[-1:]
+            sentences = [*(before or [Text.of("")]), *texts]
+            in_context = []
+            for source, sentence in zip(prepared, sentences, strict=False):
+                at = len(split_tags(source.characters)[0])
+                known = after(sentence.characters.strip())
+                in_context.append(source.edited([(at, at, known)]) if known else source)
+            results.append(in_context)
+        return results
+
+    def _encoded(self, source: Text) -> list[int]:
+        (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)
+        return tokens
 
     def whole(self, text: str, target: str | None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or does not fit."""
@@ -262,10 +291,10 @@ class Pipeline:
 
     def source_language(self, target: str | None) -> str | None:
         """The language of the source, if the directions leave no choice."""
-        sources = self._sources(target)
+        sources = self.sources(target)
         return sources.pop() if len(sources) == 1 else None
 
-    def _sources(self, target: str | None) -> set[str]:
+    def sources(self, target: str | None) -> set[str]:
         """The languages that the source of a translation may have."""
         return {source for source, other in self._directions if target in (None, other)}
 
