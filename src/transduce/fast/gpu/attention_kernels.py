@@ -11,9 +11,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from transduce.fast.kernels.common import early
+from transduce.fast.kernels.common import early, wait_for_inputs
 
 _BLOCK, _SHORT = 32, 64
 """Positions that a program loads at once; half as many if there are few positions and many programs."""
@@ -36,9 +35,7 @@ def _attend_self(
     W: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr,
     D_V: tl.constexpr, D_V2: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    if EARLY:
-        gdc_wait()
-        gdc_launch_dependents()
+    wait_for_inputs(EARLY)
     row, head = tl.program_id(0), tl.program_id(1)
     kv_head = head // GROUP  # each head of keys and values serves a group of heads of queries
     first_row = row // W * W
@@ -74,9 +71,7 @@ def _attend_cross(
     W: tl.constexpr, W2: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr,
     D_V: tl.constexpr, D_V2: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    if EARLY:
-        gdc_wait()
-        gdc_launch_dependents()
+    wait_for_inputs(EARLY)
     slot, head = tl.program_id(0), tl.program_id(1)
     length = tl.load(length_S + slot)
     column_k, column_v = tl.arange(0, D_K2), tl.arange(0, D_V2)

@@ -7,7 +7,8 @@ two numbers, and `advance` searches only the C best parts.
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from transduce.fast.kernels.common import wait_for_inputs
 
 
 @triton.jit
@@ -70,9 +71,7 @@ def summarise(
     EARLY: tl.constexpr,
 ):  # fmt: skip
     """For each part of a row: its best allowed logit, and the logarithm of its sum of exponentials."""
-    if EARLY:
-        gdc_wait()
-        gdc_launch_dependents()
+    wait_for_inputs(EARLY)
     row = tl.program_id(0)
     slot = row // W
     if tl.load(job_id_S + slot) != 0:
@@ -115,9 +114,7 @@ def advance(
     ANY_BUT_END: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Extend the hypotheses of one slot by their best next tokens."""
-    if EARLY:
-        gdc_wait()
-        gdc_launch_dependents()
+    wait_for_inputs(EARLY)
     slot = tl.program_id(0)
     job_id = tl.load(job_id_S + slot)
     if job_id != 0:
@@ -206,6 +203,5 @@ def advance(
         final = tl.sum(((finished_score >= bound) & (row < W)).to(tl.int32), 0) >= tl.load(nbest_1)
         final = final | (t >= limit) | (bound != bound)  # NaN scores end the search too
         tl.store(position_R + rows, tl.where(final, 0, t + 1) + row * 0, mask=row < W)
-        if final:
-            tl.store(done_S + slot, job_id)
-            tl.store(job_id_S + slot, 0)
+        tl.store(done_S + slot, job_id, mask=final)
+        tl.store(job_id_S + slot, 0, mask=final)

@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 _ROWS, _COLUMNS = 128, 16
 
@@ -21,6 +22,14 @@ def early(device: torch.device) -> dict[str, Any]:
     """Options that start a kernel while the one before it still runs (programmatic dependent launch), since Hopper."""
     is_possible = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
     return {"EARLY": True, "launch_pdl": True} if is_possible else {"EARLY": False}
+
+
+@triton.jit
+def wait_for_inputs(EARLY: tl.constexpr):
+    """Wait until the kernel before this one has written its outputs, and let the next one start."""
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
 
 
 @triton.jit

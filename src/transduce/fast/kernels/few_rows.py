@@ -8,10 +8,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from transduce.fast.kernels.activation import activate_with_slope
-from transduce.fast.kernels.common import early
+from transduce.fast.kernels.common import early, wait_for_inputs
 
 _MOST_ROWS, _MOST_OUTPUTS = 256, 1 << 19
 """The numbers of rows and of outputs up to which this is faster than the matrix products of torch, on an H200."""
@@ -33,9 +32,7 @@ def _few_rows_linear(
     weights = weight_FD + columns[None, :].to(tl.int64) * D + k[:, None]
     weight = tl.load(weights, mask=in_columns & (k < D)[:, None], other=0.0)
     bias = tl.load(bias_F + columns, mask=columns < F, other=0.0).to(tl.float32) if BIAS else 0.0
-    if EARLY:  # the vectors are the output of the kernel before
-        gdc_wait()
-        gdc_launch_dependents()
+    wait_for_inputs(EARLY)
     y = tl.dot(tl.load(vectors, mask=in_rows & (k < D)[None, :], other=0.0), weight, input_precision="ieee")
     for start in range(BLOCK, D, BLOCK):
         weight = tl.load(weights + start, mask=in_columns & (start + k < D)[:, None], other=0.0)

@@ -11,9 +11,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from transduce.fast.kernels.common import draw_seeds, dropout_scale, early, programs_for, sum_partials
+from transduce.fast.kernels.common import draw_seeds, dropout_scale, early, programs_for, sum_partials, wait_for_inputs
 
 _BLOCK = 1024
 
@@ -24,9 +23,7 @@ def _norm_forward(
     ADD: tl.constexpr, BIAS: tl.constexpr, RMS: tl.constexpr, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
-    if EARLY:
-        gdc_wait()
-        gdc_launch_dependents()
+    wait_for_inputs(EARLY)
     rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D2)
     offsets = rows[:, None].to(tl.int64) * D + columns[None, :]
     inside = (rows < tokens)[:, None] & (columns < D)[None, :]

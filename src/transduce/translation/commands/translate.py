@@ -1,6 +1,5 @@
 """`transduce translate`."""
 
-import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -302,7 +301,6 @@ def translate(
         from transduce.translation.translator import Translator
 
         translator = Translator.load(folders, threads=of_engine.threads, **loading, **options)  # type: ignore[arg-type]
-        gc.freeze()  # the objects of torch, which take 0.1 s to examine, stay out of later collections of garbage
     named, rows, sample = to, rows_of(inputs, of_lines.column), ""
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     if not documents and not typed:

@@ -117,7 +117,7 @@ class Rechecker:
         if not self._keeps(segment, marked, lacks):
             return None
         (tokens,) = self._target.encode_all([marked], marked=True)
-        return replace(best, tokens=tokens)
+        return best._replace(tokens=tokens)
 
 
 def _with_first(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[Hypothesis]:
