@@ -100,6 +100,8 @@ def localized(text: str, before: str, sources: Iterable[str], target: str | None
         return text
     (number,) = numbers
     unit = found["unit"]
+    if found["currency"] and unit:  # "£20m" are millions
+        return text
     if not (found["currency"] or unit or number[2]) and _NAME.search(before):
         return text
     written = there.write(*number)

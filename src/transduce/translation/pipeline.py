@@ -16,7 +16,7 @@ and what their translation must contain.
 | normalize | usual forms of rare characters, "UK" for U.K. |                                                      |
 | expand    | words for abbreviations                       |                                                      |
 | language  | symbols of target language and formality      |                                                      |
-| search    | runs the model; adds what the output lacks    |                                                      |
+| search    | runs the model; searches again for what an output lost (`recheck`), adds what it lacks (`repair`)    |
 
 Two places depart from a plain list of functions from a text to a text:
 
