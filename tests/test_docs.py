@@ -206,7 +206,8 @@ def test_a_wrong_source_is_refused(page: str, figures: Any) -> None:
 @pytest.mark.parametrize("chart", sorted((ROOT / "docs" / "charts").glob("*.svg")), ids=lambda path: path.stem)
 def test_a_chart_is_shown_and_described(chart: Path) -> None:
     assert ElementTree.parse(chart).getroot().get("aria-label")
-    assert f"(charts/{chart.name})" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    pages = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("results", "measurements")]
+    assert f"(charts/{chart.name})" in "".join(pages)
 
 
 def test_every_box_of_figure_1_leads_to_its_code(site: Path) -> None:
