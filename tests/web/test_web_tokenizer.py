@@ -18,12 +18,21 @@ from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 pytestmark = pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
 
 SCRIPT = Path(__file__).with_name("run_tokenizer.mjs")
-WORDS = "where is the station the green house of my uncle stands on a hill near the old sea".split()
+WORDS = ["where", "is", "the", "station", "the", "green", "house", "of", "my", "uncle", "stands", "on", "a", "hill"]
 HOSTILE = [
-    "", " ", "  two  spaces  ", "\t\n\r\x0b", "▁ ▁▁ a▁b", "\u00a0\u3000\u2028x", "\ufeffBOM", "e\u0301 é ﬁ ① Ⅻ",
-    "👨‍👩‍👧‍👦 🏳️‍🌈 🇩🇪", "\U0010ffff\ufffe\ufdd0", "\u202eright to left\u202c", "مرحبا بالعالم", "日本語の文。中文。", "ไทย", "a" * 500,
-    "\ue100 \ue111 \ue011s", "<s></s><unk><pad>", "<0x41><0xE6>", "\x01\x02\x7f", "a\u0300\u0301\u0302\u0303" * 20, "ß ẞ İ ı",
-]  # fmt: skip
+    *("", " ", "  two  spaces  ", "\t\n\r\x0b", "▁ ▁▁ a▁b", "\u00a0\u3000\u2028x", "\ufeffBOM", "e\u0301 é ﬁ ① Ⅻ"),
+    *("\U0001f468\u200d\U0001f469 \U0001f3f3\ufe0f\u200d\U0001f308", "\U0010ffff\ufffe\ufdd0", "\u202eleft\u202c"),
+    *(
+        "مرحبا بالعالم",
+        "日本語の文。中文。",
+        "ไทย",
+        "a" * 500,
+        "\ue100 \ue111 \ue011s",
+        "<s></s><unk><pad>",
+        "<0x41><0xE6>",
+    ),
+    *("\x01\x02\x7f", "a\u0300\u0301\u0302\u0303" * 20, "ß ẞ İ ı"),
+]
 
 
 def random_texts(seed: int, count: int) -> list[str]:
