@@ -278,9 +278,9 @@ INLINE float largest_of(const float *x, int n, float lowest, const int magnitude
 
 /* The sum of the lanes of a vector. */
 INLINE float sum_lanes(Floats lanes) {
-    float total = 0;
-    UNROLL for (int i = 0; i < LANES; i++) total += lanes[i];
-    return total;
+    UNROLL for (int half = LANES / 2; half > 0; half /= 2)
+        UNROLL for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
+    return lanes[0];
 }
 
 /* Sums are written with vectors, so that their order, on which rounding depends, is not left to the compiler. */
