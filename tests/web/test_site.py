@@ -17,7 +17,14 @@ from transduce.translation.translator import Translator
 from transduce.web.site import PIECE, POLICY, export_site
 
 ROOT = Path(__file__).parents[2]
-TEXTS = ["Where is the station?", "Dr. Brown met Mr. Smith. They talked.\n\n  Good night!  ", ""]
+PROTECTED = "Please visit https://example.com/a?b=1 and write to anna@example.org. See (www.example.com/x)."
+TEXTS = [
+    "Where is the station?",
+    PROTECTED,
+    "https://example.com",
+    "Dr. Brown met Mr. Smith. They talked.\n\n  Good night!  ",
+    "",
+]
 FACTS = {"directions": [["aa", "bb"]], "by_sentence": True}
 
 

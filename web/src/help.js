@@ -24,7 +24,7 @@ const LIST = [
 ];
 
 const ON_SITES = 3; // shortcuts of a page that only translates
-const LACKS = "Unlike transduce translate, this page has no glossary, reads no documents other than plain text, and gives addresses, placeholders, numbers and CAPITALS to the model as they are.";
+const LACKS = "Unlike transduce translate, this page has no glossary, reads no documents other than plain text, and gives numbers, abbreviations and CAPITALS to the model as they are.";
 
 export function Help() {
   const dialog = useRef();

@@ -22,9 +22,10 @@ from transduce.models.folder import CARD, NOTES, WEIGHTS, ModelFolder, read_card
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import Tokenizer, normalizes
 from transduce.translation.detection import detected_code, detection_line
-from transduce.translation.rules import rules_of
+from transduce.translation.rules import common, pattern, rules_of
 from transduce.translation.translator import require_translation_model
 from transduce.version import __version__
+from transduce.web.patterns import to_javascript
 
 MANIFEST = "manifest.json"
 PIECE = 1 << 22
@@ -118,7 +119,7 @@ def _write_pieces(content: bytes, folder: Path) -> dict[str, Any]:
 
 
 def _rules(model: ModelFolder) -> dict[str, Any]:
-    """The rules of the model's languages: abbreviations, and what tells languages apart."""
+    """The rules of the model's languages: abbreviations, what tells languages apart, and what is protected."""
     sources = {source for source, _ in model.facts.get("directions", [])}
     tables = {base_language(source): rules_of(base_language(source)).get("sentences", {}) for source in sources}
     abbreviations = {
@@ -126,7 +127,13 @@ def _rules(model: ModelFolder) -> dict[str, Any]:
         for code, table in tables.items()
     }
     detection = {base_language(source): detection_line(detected_code(source)) for source in sources}
-    return {"abbreviations": abbreviations, "detection": {code: line for code, line in detection.items() if line}}
+    # Kinds with numbers are left to the model: to write them as the target language does, more rules are needed.
+    protect = [to_javascript(pattern(rule["pattern"])) for rule in common()["protect"] if "numbers" not in rule]
+    return {
+        "abbreviations": abbreviations,
+        "detection": {code: line for code, line in detection.items() if line},
+        "protect": protect,
+    }
 
 
 def _write_page(work: Path, notes: str, name: str) -> None:

@@ -2,7 +2,7 @@
 
 import { Engine } from "./engine.js";
 import { readManifest, readSiteFile } from "./files.js";
-import { between, detect, escape, languageTag, readRules, reservedTokens, sentences, splitLong, unescape } from "./text.js";
+import { between, detect, escape, languageTag, protectedSpans, readRules, reservedTokens, restored, sentences, splitLong, withSlots } from "./text.js";
 import { Tokenizer } from "./tokenizer.js";
 import { EngineError, fittingEngine, Library } from "./wasm.js";
 import { readSettings, readTensors, Weights } from "./weights.js";
@@ -40,6 +40,7 @@ export class LocalTranslator {
     this.search = { beam: Math.min(beam, MOST_BEAM), nbest: 1, length_penalty, max_extra, min_length };
     this.defaultTo = facts.default_to ?? this.directions[0]?.[1] ?? null;
     this.reserved = reservedTokens(tokenizer);
+    this.usesSlots = facts.augment?.spans > 0 && this.reserved !== null;
   }
 
   get facts() {
@@ -61,7 +62,7 @@ export class LocalTranslator {
     for (const line of lines) {
       const source = from ?? this.#source(target);
       line.segments = this.#segments(line.content, source, target).map((segment) => {
-        jobs.push({ tokens: segment.tokens, prefix: [], reserved: this.reserved, segment, line });
+        jobs.push({ ...this.#job(segment), segment, line });
         return segment;
       });
       line.waiting = line.segments.length;
@@ -74,7 +75,7 @@ export class LocalTranslator {
     const done = [];
     await paced(this.engine.search(jobs, search), signal, ([index, outputs]) => {
       const { segment, line } = jobs[index];
-      segment.outputs = outputs.map(({ tokens, score, logProb }) => ({ tokens, score, logProb, text: unescape(this.tokenizer.decode(tokens)) }));
+      if (!segment.isCopied) segment.outputs = outputs.map((output) => ({ ...output, text: this.#text(output.tokens, segment) }));
       if (--line.waiting === 0) done.push(line);
     }, async () => {
       while (done.length) await finish(done.shift());
@@ -91,17 +92,19 @@ export class LocalTranslator {
   async alternatives(text, output, position, { to, count = 8, signal } = {}) {
     const target = this.#target(to);
     const segment = this.#segment({ text, after: "" }, target);
-    const before = this.#tokensBefore(this.tokenizer.encode(escape(output)), position);
+    let marked = escape(output);
+    for (const [slot, original] of segment.slots) marked = marked.replace(escape(original), slot);
+    const before = this.#tokensBefore(this.tokenizer.encode(marked), position, segment);
     const wide = { ...this.search, beam: Math.min(count + 1, MOST_BEAM), nbest: Math.min(count + 1, MOST_BEAM), min_length: before.length + 1 };
     let next = [];
-    await paced(this.engine.search([{ tokens: segment.tokens, prefix: before, max_length: before.length + 1, reserved: this.reserved }], wide), signal, ([, outputs]) => {
+    await paced(this.engine.search([{ tokens: segment.tokens, prefix: before, max_length: before.length + 1 }], wide), signal, ([, outputs]) => {
       next = [...new Set(outputs.map(({ tokens }) => tokens[before.length]).filter((token) => token !== undefined))].slice(0, count);
     });
     const segments = next.map(() => ({ ...segment }));
-    const jobs = next.map((token) => ({ tokens: segment.tokens, prefix: [...before, token], reserved: this.reserved }));
-    await paced(this.engine.search(jobs, this.search), signal, ([index, [best]]) => (segments[index].outputs = [{ ...best, text: unescape(this.tokenizer.decode(best.tokens)) }]));
+    const jobs = next.map((token) => this.#job(segment, [...before, token]));
+    await paced(this.engine.search(jobs, this.search), signal, ([index, [best]]) => (segments[index].outputs = [{ ...best, text: this.#text(best.tokens, segment) }]));
     await this.#read(segments, { words: true }, signal);
-    const start = before.length ? countCharacters(unescape(this.tokenizer.decode(before))) : 0;
+    const start = before.length ? countCharacters(this.#text(before, segment)) : 0;
     const found = new Map();
     segments.forEach(({ outputs: [{ text }], words }, n) => {
       const all = [...text.matchAll(/\S+/gu)].map(({ 0: word, index }) => ({ word, end: countCharacters(text.slice(0, index + word.length)) }));
@@ -132,19 +135,34 @@ export class LocalTranslator {
   }
 
   #segments(line, source, target) {
-    const found = this.bySentence ? sentences(line, source, this.rules) : line.trim() ? [{ text: line.trim(), after: "" }] : [];
-    const fits = (text) => this.#tokens(text, target).length <= this.longest;
+    const spans = this.usesSlots ? protectedSpans(line, this.rules) : [];
+    const found = this.bySentence ? sentences(line, source, this.rules, spans) : line.trim() ? [{ text: line.trim(), after: "" }] : [];
+    const fits = (text) => this.#encode(text, target).tokens.length <= this.longest;
     return found.flatMap((sentence) => splitLong(sentence, fits)).map((sentence) => this.#segment(sentence, target));
   }
 
-  #tokens(text, target) {
-    return this.tokenizer.encode((this.tagged ? `${languageTag(target)} ` : "") + escape(text));
+  /** A sentence as the model reads it: its tokens, and what its slots stand for. */
+  #encode(text, target) {
+    const { marked, slots } = withSlots(text, this.usesSlots ? protectedSpans(text, this.rules) : []);
+    return { tokens: this.tokenizer.encode((this.tagged ? `${languageTag(target)} ` : "") + marked), slots, isCopied: slots.size > 0 && !/[\p{L}\p{N}]/u.test(restored(marked, new Map())) };
   }
 
   #segment(sentence, target) {
-    const tokens = this.#tokens(sentence.text, target);
-    if (tokens.length > this.longest) throw new EngineError(`the text has ${tokens.length} tokens; the model takes ${this.longest}: shorten it`);
-    return { ...sentence, tokens, target };
+    const segment = { ...sentence, ...this.#encode(sentence.text, target), target };
+    if (segment.tokens.length > this.longest) throw new EngineError(`the text has ${segment.tokens.length} tokens; the model takes ${this.longest}: shorten it`);
+    if (segment.isCopied) segment.outputs = [{ tokens: [], score: 0, logProb: 0, text: sentence.text }]; // nothing of it can be translated
+    return segment;
+  }
+
+  /** A search for the translation of a segment; each of its slots occurs exactly once. */
+  #job({ tokens, slots }, prefix = []) {
+    const used = new Set(prefix);
+    const missing = [...slots.keys()].reduce((bits, _, n) => (used.has(this.reserved.first + n) ? bits : bits | (1 << n)), 0);
+    return { tokens, prefix, reserved: this.reserved, missing };
+  }
+
+  #text(tokens, { slots }) {
+    return restored(this.tokenizer.decode(tokens), slots);
   }
 
   #result({ text, after, target, outputs, words, aligned }) {
@@ -158,25 +176,26 @@ export class LocalTranslator {
 
   /** Read the best outputs of segments: the probability of each word, and which characters are aligned. */
   async #read(segments, { words, align }, signal) {
-    const known = segments.filter(({ outputs }) => outputs.length);
+    const known = segments.filter(({ outputs, isCopied }) => outputs.length && !isCopied);
     const pairs = known.map(({ tokens, outputs: [{ tokens: output }] }) => ({ tokens, output }));
     await paced(this.engine.read(pairs), signal, ([index, { logProbs, attention }]) => {
       const segment = known[index];
       const { text, tokens } = segment.outputs[0];
-      const ends = this.#ends(tokens);
+      const ends = this.#ends(tokens, segment);
       if (words) segment.words = wordProbabilities(logProbs, ends, text);
       if (align) segment.aligned = this.#aligned(segment, attention, ends);
     });
   }
 
   /** The number of characters of a text up to the end of each of its tokens. */
-  #ends(tokens) {
-    return tokens.map((_, n) => countCharacters(unescape(this.tokenizer.decode(tokens.slice(0, n + 1)))));
+  #ends(tokens, segment) {
+    return tokens.map((_, n) => countCharacters(this.#text(tokens.slice(0, n + 1), segment)));
   }
 
-  #aligned({ tokens }, attention, targetEnds) {
+  #aligned(segment, attention, targetEnds) {
+    const { tokens } = segment;
     const tags = this.tagged ? 1 : 0; // the tag and the space after it are no text
-    const ends = this.#ends(tokens).map((end) => Math.max(0, end - tags));
+    const ends = this.#ends(tokens, segment).map((end) => Math.max(0, end - tags));
     const range = (all, n) => [all[n - 1] ?? 0, all[n]];
     const pairs = targetEnds.map((_, t) => {
       let best = tags;
@@ -186,8 +205,8 @@ export class LocalTranslator {
     return pairs.filter((pair) => pair && pair.every(([start, end]) => end > start));
   }
 
-  #tokensBefore(tokens, position) {
-    const ends = this.#ends(tokens);
+  #tokensBefore(tokens, position, segment) {
+    const ends = this.#ends(tokens, segment);
     const at = ends.findIndex((end) => end > position);
     return tokens.slice(0, at < 0 ? tokens.length : at);
   }

@@ -12,12 +12,50 @@ export const languageTag = (code) => `${TAG_START}${code}${TAG_END}`;
 /** A user's text without characters that have a meaning for the model. */
 export const escape = (text) => text.replace(TO_ESCAPE, (symbol) => ESCAPE + LETTERS.get(symbol));
 /** The text of an output, without its symbols. */
-export const unescape = (marked) => marked.replace(SYMBOL, "").replace(ESCAPED, (_, letter) => ORIGINALS.get(letter));
+const unescape = (marked) => marked.replace(SYMBOL, "").replace(ESCAPED, (_, letter) => ORIGINALS.get(letter));
 /** The ids of the reserved symbols, which no output contains unless its source does; null if the vocabulary has none. */
 export function reservedTokens({ ids }) {
   const first = ids.get(RESERVED[0]);
   return first !== undefined && RESERVED.every((symbol, n) => ids.get(symbol) === first + n) ? { first, count: RESERVED.length } : null;
 }
+
+const SLOTS = RESERVED.slice(0, 10); // each stands for a protected span
+const SLOT = new RegExp(`([${SLOTS.join("")}])`);
+const CLOSING = ".,;:!?'\"»”’";
+const OPENING_OF = { ")": "(", "]": "[", "}": "{" };
+
+/** The spans of a text that its translation contains unchanged, such as addresses and placeholders: [start, end]. */
+export function protectedSpans(text, { protect }) {
+  return protect ? [...text.matchAll(protect)].map(({ 0: found, index }) => trimmed(text, index, index + found.length)).filter(([start, end]) => end > start) : [];
+}
+
+/** Without the punctuation after an address, which belongs to the sentence. */
+function trimmed(text, start, end) {
+  const found = text.slice(start, end);
+  if (!/^(http|ftp|www\.)/.test(found) && !found.includes("/")) return [start, end];
+  const count = (letter) => text.slice(start, end).split(letter).length;
+  for (; end > start + 1; end--) {
+    const last = text[end - 1];
+    if (!CLOSING.includes(last) && !(OPENING_OF[last] && count(last) > count(OPENING_OF[last]))) break;
+  }
+  return [start, end];
+}
+
+/** A user's text with a slot for each protected span, and what the slots stand for. */
+export function withSlots(text, spans) {
+  const slots = new Map();
+  let [marked, at] = ["", 0];
+  for (const [start, end] of spans.slice(0, SLOTS.length)) {
+    const slot = SLOTS[slots.size];
+    slots.set(slot, text.slice(start, end));
+    marked += escape(text.slice(at, start)) + slot;
+    at = end;
+  }
+  return { marked: marked + escape(text.slice(at)), slots };
+}
+
+/** The text of an output, with what its slots stand for. */
+export const restored = (marked, slots) => marked.split(SLOT).map((part) => (SLOTS.includes(part) ? (slots.get(part) ?? "") : unescape(part))).join("");
 
 const base = (code) => code.split("-")[0];
 const NEXT_WORD = /^[^\p{L}\p{N}]*([\p{L}\p{N}]+)/u;
@@ -38,13 +76,15 @@ function endsSentence(text, next, rules) {
 }
 
 /** The sentences of a line as {text, after}: white space between them is in `after`, that around the line is not there. */
-export function sentences(line, language, rules) {
+export function sentences(line, language, rules, spans = []) {
   const known = Object.entries(rules.abbreviations ?? {}).filter(([code]) => !language || code === base(language)).map(([, rule]) => rule);
   const found = [];
   let [start, text] = [0, line.trim()];
+  const indentation = line.length - line.trimStart().length;
   for (const { index } of [...new Intl.Segmenter(language || undefined, { granularity: "sentence" }).segment(text)].slice(1).concat({ index: text.length })) {
     const part = text.slice(start, index).trimEnd();
     const more = text.slice(index);
+    if (spans.some(([from, to]) => from < index + indentation && index + indentation < to)) continue;
     if (index < text.length && !(endsSentence(part, more, known) && /[\p{L}\p{N}]/u.test(part) && /[\p{L}\p{N}]/u.test(more))) continue;
     if (part) found.push({ text: part, after: text.slice(start + part.length, index) });
     start = index;
@@ -109,7 +149,10 @@ export function readRules(file) {
   const rank = (list) => new Map(list.map((item, n) => [item, n]));
   const map = (table, read) => Object.fromEntries(Object.entries(table ?? {}).map(([code, value]) => [code, read(value)]));
   const lower = (words) => new Set(String(words ?? "").toLowerCase().split(/\s+/).filter(Boolean));
+  const protect = (file.protect ?? []).map((pattern) => pattern.replaceAll("(?<g", "(?<p$g").replaceAll("\\k<g", "\\k<p$g"));
   return {
+    // Names of groups are different in each pattern, which has its number in them.
+    protect: protect.length ? new RegExp(protect.map((pattern, n) => pattern.replaceAll("p$g", `p${n}g`)).join("|"), "gv") : null,
     abbreviations: map(file.abbreviations, (rule) => ({ never: lower(rule.never), sometimes: lower(rule.sometimes), numbered: lower(rule.numbered), starters: lower(rule.starters), ordinals: Boolean(rule.ordinals) })),
     detection: map(file.detection, (line) => {
       const items = String(line).split(" ");
