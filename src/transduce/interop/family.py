@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from transduce.errors import ModelError
+from transduce.interop.multilingual import MULTILINGUAL
 from transduce.models.decoder_only import DecoderOnlyConfig
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
@@ -118,6 +119,10 @@ class _Weights:
             raise ModelError(f"it has no weight {name}, which its settings require")
         self._used.add(name)
         return self._weights[name]
+
+    def find(self, name: str) -> Tensor:
+        """The weight, or a zero if there is none."""
+        return self[name] if name in self else torch.zeros(1)
 
     @property
     def count(self) -> int:
@@ -355,31 +360,52 @@ def _fairseq_embeddings(settings: Settings, weights: _Weights) -> dict[str, Tens
     )
     ours = {
         "embedding.weight_VD": embedding_VD,
-        "output.bias_V": weights["final_logits_bias"].flatten(),
         **weights.output("lm_head.weight", embedding_VD, tied=settings["tie_word_embeddings"]),
     }
+    if settings["model_type"] not in MULTILINGUAL or weights.find("final_logits_bias").any():
+        ours["output.bias_V"] = weights["final_logits_bias"].flatten()
     return ours if torch.equal(source_VD, embedding_VD) else {**ours, "source_weight_VD": source_VD}
 
 
 def _bart(settings: Settings, weights: _Weights) -> Converted:
+    """BART, and mBART, whose norms are before the sub-layers."""
     tables = {side: weights[f"{side}.embed_positions.weight"][2:] for side in ("encoder", "decoder")}
     ours = _fairseq_embeddings(settings, weights)
+    config = EncoderDecoderConfig(
+        **_fairseq_settings(settings) | {"output_bias": "output.bias_V" in ours}, max_positions=len(tables["encoder"]),
+        embedding="normalized", tie_output="output.weight_VD" not in ours,
+    )  # fmt: skip
+    ours |= weights.take(fairseq_modules(config), zero_bias=True)
     if settings["scale_embedding"]:
         scale = math.sqrt(settings["d_model"])
-        ours.setdefault("output.weight_VD", ours["embedding.weight_VD"])
         ours |= {name: ours[name] * scale for name in ("embedding.weight_VD", "source_weight_VD") if name in ours}
-    config = EncoderDecoderConfig(
-        **_fairseq_settings(settings), max_positions=len(tables["encoder"]), embedding="normalized",
-        tie_output="output.weight_VD" not in ours,
-    )  # fmt: skip
+        if config.tie_output:  # the last norm undoes the scale for the output projection
+            ours |= {name: ours[name] / scale for name in last_norm(config)}
     return config, {
         **ours,
         "source_embedding.positions.table_TD": tables["encoder"],
         "embedding.positions.table_TD": tables["decoder"],
         **weights.take([("source_embedding.norm", ("encoder.layernorm_embedding",))]),
         **weights.take([("embedding.norm", ("decoder.layernorm_embedding",))]),
-        **weights.take(fairseq_modules(config), zero_bias=True),
     }
+
+
+def last_norm(config: EncoderDecoderConfig) -> list[str]:
+    """The weights of the norm before the output projection."""
+    norm = "decoder_norm" if config.norm == "pre" else f"decoder.{config.decoder_layers - 1}.residuals.2.norm"
+    return [f"{norm}.weight", f"{norm}.bias"]
+
+
+def _m2m(settings: Settings, weights: _Weights) -> Converted:
+    """M2M-100 and NLLB."""
+    if settings["pad_token_id"] != 1:  # positions are counted from there
+        raise ModelError(f"config.json: pad_token_id = {settings['pad_token_id']} cannot be imported, only 1")
+    ours = _fairseq_embeddings(settings, weights)
+    config = EncoderDecoderConfig(
+        **_fairseq_settings(settings), tie_output="output.weight_VD" not in ours,
+        embedding="scaled" if settings["scale_embedding"] else "plain",
+    )  # fmt: skip
+    return config, ours | weights.take(fairseq_modules(config), zero_bias=True)
 
 
 def _marian(settings: Settings, weights: _Weights) -> Converted:
@@ -448,11 +474,12 @@ def opus_sinusoids(length: int, d_model: int) -> Tensor:
 
 
 CONVERTERS: dict[str, Callable[[Settings, _Weights], Converted]] = {
-    "bart": _bart, "bert": _bert, "gpt2": _gpt2, "llama": _llama, "marian": _marian, "roberta": _bert, "t5": _t5,
-    "transformer": _marian, "vit": _vit, "whisper": _whisper,
+    "bart": _bart, "bert": _bert, "gpt2": _gpt2, "llama": _llama, "m2m_100": _m2m, "marian": _marian, "mbart": _bart,
+    "roberta": _bert, "t5": _t5, "transformer": _marian, "vit": _vit, "whisper": _whisper,
 }  # fmt: skip
 """The type in `config.json`, and its converter."""
 _PREFIXES = {
-    "gpt2": "transformer.", "t5": "", **dict.fromkeys(("llama", "bart", "marian", "transformer", "whisper"), "model."),
+    "gpt2": "transformer.", "t5": "",
+    **dict.fromkeys(("llama", "bart", "marian", "transformer", "whisper", "m2m_100", "mbart"), "model."),
 }  # fmt: skip
 """What the names of weights may begin with; in other types, it is the type."""

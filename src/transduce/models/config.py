@@ -71,8 +71,8 @@ class TransformerConfig(ModelConfig):
     attention_dropout: float = 0.0
     """Dropout on the attention weights; in the paper only for parsing (section 6.3)."""
     positions: PositionKind = "sinusoidal"
-    """Positional encoding: the paper's sinusoids, those of Marian, learned vectors (Table 3, row E), rotations of
-    queries and keys (Llama), or a learned bias of the scores by distance (T5)."""
+    """Positional encoding: the paper's sinusoids, those of Marian or fairseq (M2M-100), learned vectors (Table 3, row
+    E), rotations of queries and keys (Llama), or a learned bias of the scores by distance (T5)."""
     max_positions: int = 1024
     """Number of learned positions; the others have no limit."""
     rotary_base: float = 10_000.0
@@ -111,7 +111,8 @@ class TransformerConfig(ModelConfig):
         require(self.rotary_base > 1, "rotary_base must be above 1")
         rotary = self.positions == "rotary"
         require(not rotary or self.head_widths[0] % 2 == 0, "rotary positions need an even d_k")
-        require(self.positions != "marian" or self.d_model % 2 == 0, "Marian's positions need an even d_model")
+        halves = self.positions in ("marian", "fairseq")
+        require(not halves or self.d_model % 2 == 0, f"{self.positions} positions need an even d_model")
         require(rotary or self.rotary_base == 10_000.0, 'rotary_base has no effect without positions = "rotary"')
         adds = self.positions in ADDED
         require(self.neighbourhood is None or self.neighbourhood >= 1, "neighbourhood must be at least 1")
@@ -191,6 +192,9 @@ class EncoderDecoderConfig(TransformerConfig):
     decoder_cell: DecoderCell = "attention"
     """What relates a target token to earlier ones: causal self-attention, or a recurrent unit (SSRU), as in the models
     of Firefox Translations."""
+    decoder_tag: bool = False
+    """Whether the first token of a source, the tag of the target language, is read by the decoder, after the start of
+    the output, instead of by the encoder (M2M-100, NLLB, mBART-50)."""
     source: Literal["text", "audio"] = "text"
     """What the encoder reads: tokens, or sound as log-mel frames (Whisper)."""
     mel_bins: int = 80
@@ -204,6 +208,8 @@ class EncoderDecoderConfig(TransformerConfig):
         size = self.source_vocab_size
         require(size is None or size >= 4, "source_vocab_size must be at least 4")
         require(size is None or self.source == "text", 'source_vocab_size needs source = "text"')
+        shared = size is None and self.source == "text" and self.positions != "relative"
+        require(not self.decoder_tag or shared, "decoder_tag needs a vocabulary that source and target share")
         distances = (self.relative_buckets, self.relative_distance)
         relative = self.positions == "relative" or distances == (32, 128)
         require(relative, 'relative_buckets and relative_distance have no effect without positions = "relative"')
@@ -221,8 +227,8 @@ class EncoderDecoderConfig(TransformerConfig):
 
     @property
     def longest(self) -> int | None:
-        """See `Model`: the number of learned positions, less one for the marker."""
-        return self.max_positions - 1 if self.positions == "learned" else None
+        """See `Model`: the number of learned positions, less one for the marker and one for a tag."""
+        return self.max_positions - 1 - self.decoder_tag if self.positions == "learned" else None
 
     @property
     def alignment_layer(self) -> int:

@@ -10,8 +10,8 @@ EmbeddingKind = Literal["scaled", "plain", "normalized"]
 NormPlacement = Literal["post", "pre"]
 NormType = Literal["layer", "rms"]
 DecoderCell = Literal["attention", "ssru"]
-PositionKind = Literal["sinusoidal", "marian", "learned", "rotary", "relative"]
-ADDED: tuple[PositionKind, ...] = ("sinusoidal", "marian", "learned")
+PositionKind = Literal["sinusoidal", "marian", "fairseq", "learned", "rotary", "relative"]
+ADDED: tuple[PositionKind, ...] = ("sinusoidal", "marian", "fairseq", "learned")
 """Positional encodings that are added to the embeddings."""
 
 

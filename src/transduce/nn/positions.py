@@ -30,14 +30,26 @@ def marian_sinusoids(length: int, d_model: int) -> Tensor:
     return torch.cat([angle_TK.sin(), angle_TK.cos()], dim=1).float()
 
 
+FAIRSEQ_OFFSET = 2
+"""The position that the first token has in fairseq, which counts from one after that of padding."""
+
+
+def fairseq_sinusoids(length: int, d_model: int) -> Tensor:
+    """The sinusoids of fairseq (M2M-100, NLLB): those of Marian from position 2 on."""
+    return marian_sinusoids(length + FAIRSEQ_OFFSET, d_model)[FAIRSEQ_OFFSET:].contiguous()
+
+
+_SINUSOIDS = {"sinusoidal": sinusoids, "marian": marian_sinusoids, "fairseq": fairseq_sinusoids}
+
+
 class Positions(nn.Module):
-    """A table of position vectors: the paper's sinusoids, those of Marian, or learned ones (Table 3, row E)."""
+    """A table of position vectors: the paper's sinusoids, those of Marian or fairseq, or learned ones (Table 3, row E)."""
 
     table_TD: Tensor
 
     def __init__(self, kind: PositionKind, max_positions: int, d_model: int) -> None:
         super().__init__()
-        self._sinusoids = marian_sinusoids if kind == "marian" else sinusoids
+        self._sinusoids = _SINUSOIDS.get(kind, sinusoids)
         if kind == "learned":
             self.table_TD = nn.Parameter(torch.randn(max_positions, d_model) * 0.02)
         else:

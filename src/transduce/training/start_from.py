@@ -19,7 +19,7 @@ BUNDLED = "bundled"
 """The value of `train.start_from` that means the bundled model."""
 
 
-_INHERITED_DATA = ("by_sentence", "truecase")
+_INHERITED_DATA = ("by_sentence", "truecase", "source_tags")
 """Settings of the data that tell how a model's texts are translated."""
 
 
@@ -75,7 +75,7 @@ def with_directions(data: DataConfig, start_from: str, out: Path) -> DataConfig:
         reverse=data.reverse,
         back_translated=data.back_translated,
     )
-    empty = DataConfig(max_length=data.max_length, by_sentence=data.by_sentence)
+    empty = DataConfig(max_length=data.max_length, by_sentence=data.by_sentence, source_tags=data.source_tags)
     return replace(empty, replay_share=data.replay_share, directions={f"{source}-{target}": only})
 
 

@@ -161,4 +161,5 @@ def _translator(model: Model, validation: Validation, options: SearchConfig, *, 
         protection=Protection() if protect else None,
         directions=data.language_pairs,
         tagged=bool(data.directions),
+        source_tags=data.source_tags,
     )

@@ -101,7 +101,7 @@ class LanguageModelWeights(ModelWeights):
             self.model.final_norm = self._norm("decoder_norm")
         self.model.layer = self._stack("decoder", config.layers)
         if config.positions == "learned":
-            self._read_learned_positions()
+            self._read_learned_positions(self.model)
         del self._arrays
         self.require_positions(1)
 
