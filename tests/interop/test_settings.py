@@ -60,12 +60,18 @@ TYPES: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     ),
     "bart": ("BartConfig", ["BartForConditionalGeneration"], {**FAIRSEQ, "max_position_embeddings": 20}),
     "marian": ("MarianConfig", ["MarianMTModel"], {**FAIRSEQ, "max_position_embeddings": 20}),
+    "m2m_100": (
+        "M2M100Config", ["M2M100ForConditionalGeneration"], {**FAIRSEQ, "max_position_embeddings": 20},
+    ),
+    "mbart": ("MBartConfig", ["MBartForConditionalGeneration"], {**FAIRSEQ, "max_position_embeddings": 20}),
     "whisper": (
         "WhisperConfig", ["WhisperForConditionalGeneration"],
         {**FAIRSEQ, "max_source_positions": 50, "max_target_positions": 20, "num_mel_bins": 8},
     ),
 }  # fmt: skip
 """The config class, classes of models and small sizes of each type."""
+PAIRS = ("t5", "bart", "marian", "m2m_100", "mbart")
+"""Types that read one text and write another."""
 DRAWN: dict[str, list[Any]] = {
     "activation_function": ACTIVATIONS, "hidden_act": ACTIVATIONS,
     "feed_forward_proj": [*ACTIVATIONS, "gated-gelu", "gated-silu", "gated-relu", "gated-gelu_new"],
@@ -117,9 +123,9 @@ def small_settings(kind: str, vocabulary: dict[str, int]) -> dict[str, Any]:
         return sizes
     markers = {"bos_token_id": "<s>", "eos_token_id": "</s>", "pad_token_id": "<pad>"}
     settings = {**sizes, "vocab_size": len(vocabulary), **{name: vocabulary[piece] for name, piece in markers.items()}}
-    if kind == "roberta":
+    if kind in ("roberta", "m2m_100"):
         settings["pad_token_id"] = 1
-    if kind in ("t5", "bart", "marian", "whisper"):
+    if kind in (*PAIRS, "whisper"):
         settings["decoder_start_token_id"] = vocabulary["<s>"]
     return settings
 
@@ -143,7 +149,7 @@ def run(kind: str, model: Any, vocabulary: dict[str, int]) -> Tensor:
             frames = 2 * model.config.max_source_positions
             mel = torch.randn(1, model.config.num_mel_bins, frames, generator=generator)
             logits = model(input_features=mel, decoder_input_ids=target).logits
-        elif kind in ("t5", "bart", "marian"):
+        elif kind in PAIRS:
             logits = model(input_ids=ids, decoder_input_ids=target).logits
         else:
             logits = model(input_ids=ids).logits
@@ -175,7 +181,7 @@ def run_ours(kind: str, saved: SavedModel, vocabulary: dict[str, int]) -> Tensor
                 hidden = model(Batch.of(src=[[0]], tgt=[target]))
             finally:
                 model._read_source = read  # type: ignore[method-assign]
-        elif kind in ("t5", "bart", "marian"):
+        elif kind in PAIRS:
             hidden = model(Batch.of(src=[ids], tgt=[target]))
         else:
             hidden = model(Batch.of(text=[ids]))
@@ -265,6 +271,11 @@ def test_random_settings(kind: str, tokenizer: Any, tmp_path: Path) -> None:
             "config.json: encoder_ffn_dim = 24 and decoder_ffn_dim = 8 cannot be",
         ),
         ("marian", {"tie_word_embeddings": False}, None),
+        ("m2m_100", {"scale_embedding": False}, None),
+        ("m2m_100", {"tie_word_embeddings": False}, None),
+        ("m2m_100", {"pad_token_id": 5}, "config.json: pad_token_id = 5 cannot be imported, only 1"),
+        ("mbart", {"scale_embedding": True}, None),
+        ("mbart", {"scale_embedding": True, "tie_word_embeddings": False}, None),
     ],
 )
 def test_settings_that_change_what_is_computed(

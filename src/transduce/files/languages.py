@@ -186,7 +186,7 @@ class ModelLanguages:
         languages and none is requested. If the model reads the source language as well, the result tells it, if it is
         known.
         """
-        source, to = self.code(source) or source_of(to), self.code(to)
+        source, to = self.code(source or source_of(to)), self.code(to)
         if not self.tagged and to is None and source is None:
             return self.directions[0][1] if len(self.directions) == 1 else None
         target = choose_target(self.directions, source, to)

@@ -243,6 +243,9 @@ def _restore(
     if not isinstance(config, EncoderDecoderConfig):
         raise ModelError(f"{folder / CARD}: {card['architecture']} models are not exported")
     restored, facts = dict(weights), card["facts"]
+    if config.decoder_tag:
+        restored["embedding.weight_VD"][:EOS] = torch.tensor(card["markers"]["embedding.weight_VD"])
+        return config, restored, tokenizer, facts
     if format_name == HUGGING_FACE:
         restored = from_marian(restored, config)
     if config.positions != "learned":
@@ -255,7 +258,7 @@ def _restore(
             restored[name][:EOS] = torch.tensor(markers[name])
     if "imported" in facts:
         return config, restored, tokenizer, facts
-    languages = sorted({target for _, target in facts.get("directions", [])}) if facts.get("tagged") else []
+    languages = sorted({target for _, target in directions_of(facts)}) if facts.get("tagged") else []
     sides = (tokenizer.source, tokenizer.target) if isinstance(tokenizer, TokenizerPair) else (tokenizer,)
     found = []
     for side, tags in zip(sides, (languages, []), strict=False):  # tags begin sources

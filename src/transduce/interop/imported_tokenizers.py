@@ -197,7 +197,8 @@ class LibraryTokenizer(ImportedTokenizer):
 
     def __init__(self, text: str, order: TokenOrder, before: Sequence[int] = ()) -> None:
         super().__init__(order, before)
-        self._text = text
+        self.text = text
+        """The content of the original file."""
         self._tokenizer = parse_tokenizer(text)
         decoder = str(json.loads(text).get("decoder"))
         self._is_byte_level, self._is_word_piece = "'ByteLevel'" in decoder, "'WordPiece'" in decoder
@@ -207,7 +208,7 @@ class LibraryTokenizer(ImportedTokenizer):
 
     @property
     def _content(self) -> dict[str, Any]:
-        return {"tokenizer": self._text}
+        return {"tokenizer": self.text}
 
     @cached_property
     def target(self) -> "LibraryTokenizer":
@@ -290,21 +291,22 @@ class SentencePiecePair(ImportedTokenizer):
         "".join(pieces).encode()  # raises UnicodeEncodeError, a ValueError, for lone surrogates
         self.models = (source, target)
         """The SentencePiece models of source and target."""
-        self._pieces = list(pieces)
+        self.original_pieces = list(pieces)
+        """The piece of each original id."""
         self._source, self._target = _processor(source), _processor(target)
-        self._id = {piece: token for token, piece in enumerate(self._pieces)}
+        self._id = {piece: token for token, piece in enumerate(self.original_pieces)}
 
     @property
     def _content(self) -> dict[str, Any]:
         source, target = (base64.b64encode(model).decode() for model in self.models)
-        return {"source": source, "target": target, "pieces": self._pieces}
+        return {"source": source, "target": target, "pieces": self.original_pieces}
 
     @property
     def names(self) -> list[str]:
         """The piece of each id as its files write it; markers have our names, and no two ids the same one."""
         names = list(MARKERS.values())
         for original in self.order.originals[len(names) :]:
-            piece = self._pieces[original] if original < len(self._pieces) else self._name(original)
+            piece = self.original_pieces[original] if original < len(self.original_pieces) else self._name(original)
             names.append(self._name(original) if piece in MARKERS.values() else piece)
         return names
 
@@ -327,11 +329,11 @@ class SentencePiecePair(ImportedTokenizer):
         ]
 
     def _decode(self, originals: Sequence[int]) -> str:
-        pieces = [self._pieces[token] for token in originals if token < len(self._pieces)]
+        pieces = [self.original_pieces[token] for token in originals if token < len(self.original_pieces)]
         return str(self._target.decode_pieces(pieces)).replace(SPACE_MARK, " ").strip()
 
     def _raw_bytes(self, original: int) -> bytes:
-        return raw_piece(self._pieces[original]) if original < len(self._pieces) else b""
+        return raw_piece(self.original_pieces[original]) if original < len(self.original_pieces) else b""
 
     def _name(self, original: int) -> str:
         return f"<unused{original}>"

@@ -52,11 +52,12 @@ def find_languages(kind: str, pieces: Iterable[str]) -> dict[str, str]:
         if match := next(filter(None, (pattern.fullmatch(piece) for pattern in patterns)), None):
             base = match[1].partition("_")[0]
             found.setdefault(iso.get(base, base), []).append(match[1])
-    return {
+    codes = {
         base if len(names) == 1 else name.replace(name.partition("_")[0], base).replace("_", "-"): name
         for base, names in found.items()
         for name in names
     }
+    return dict(sorted(codes.items()))
 
 
 def token_of(name: str) -> str:

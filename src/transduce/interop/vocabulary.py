@@ -96,6 +96,9 @@ class ExportedVocabulary:
 
 def export_vocabulary(tokenizer: AnyTokenizer, languages: Sequence[str]) -> ExportedVocabulary:
     """The vocabulary, with the tags of these languages in a form that can be typed."""
+    if isinstance(tokenizer, ImportedTokenizer) and tokenizer.languages:
+        names = {code: name for code, name in tokenizer.languages.items() if code in languages}
+        return ExportedVocabulary(b"", b"", (), names)  # its own exporter writes the original files
     if isinstance(tokenizer, TokenizerPair):
         source, target = export_vocabulary(tokenizer.source, languages), export_vocabulary(tokenizer.target, [])
         return ExportedVocabulary(source.source_spm, target.target_spm, target.pieces, source.tags, source.pieces)

@@ -79,6 +79,14 @@ class OutputProjection(nn.Module):
         if not config.tie_output:
             self.weight_VD = nn.Parameter(torch.randn(vocab_size, config.d_model) * config.d_model**-0.5)
         self.bias_V = nn.Parameter(torch.zeros(vocab_size)) if config.output_bias else None
+        self._fixed = isinstance(config, EncoderDecoderConfig) and config.decoder_tag
+
+    @property
+    def used_bias_V(self) -> Tensor | None:
+        """The bias, which gets no gradient in models such as M2M-100: there it only excludes tokens."""
+        if self.bias_V is None or not self._fixed or not self.training:
+            return self.bias_V
+        return self.bias_V.detach() + 0.0 * self.bias_V
 
     def weight_of(self, embedding: Embedding) -> Tensor:
         return embedding.used_weight_VD if self.weight_VD is None else self.weight_VD
@@ -98,7 +106,7 @@ class Transformer(Model):
 
     @property
     def output_bias_V(self) -> Tensor | None:
-        return self.output.bias_V
+        return self.output.used_bias_V
 
     def reserve(self, length: int) -> None:
         """See `Model`: sinusoids and rotations are computed up to this position."""
