@@ -16,7 +16,7 @@ from transduce.files.languages import LANGUAGES, Direction, base_language, direc
 from transduce.interop.argos import find_argos, read_argos
 from transduce.interop.ctranslate2 import read_ctranslate2
 from transduce.interop.exchange import CARD, ORIGINAL_NOTES, VOCABULARY, Original
-from transduce.interop.family import convert
+from transduce.interop.family import LANGUAGE_MODELS, MASKED_MODELS, convert
 from transduce.interop.gguf import read_gguf
 from transduce.interop.huggingface import HUGGING_FACE, from_marian, read_huggingface
 from transduce.interop.imported_tokenizers import ImportedTokenizer, SentencePiecePair
@@ -35,7 +35,7 @@ from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.tokenizer import BOS, EOS
 
 _TASKS = {
-    "gpt2": "language_model", "llama": "language_model", "bert": "masked", "roberta": "masked", "vit": "classify",
+    **dict.fromkeys(LANGUAGE_MODELS, "language_model"), **dict.fromkeys(MASKED_MODELS, "masked"), "vit": "classify",
     "whisper": "transcribe",
 }  # fmt: skip
 _MULTILINGUAL = 51865

@@ -16,7 +16,7 @@ from torch import Tensor
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.files.languages import is_language_code
-from transduce.interop.family import Converted
+from transduce.interop.family import LANGUAGE_MODELS, MASKED_MODELS, Converted
 from transduce.interop.imported_tokenizers import (
     ImportedTokenizer,
     LibraryTokenizer,
@@ -204,9 +204,9 @@ def find_markers(
         return value if value is not None and value < size else None
 
     kind = settings["model_type"]
-    if kind in ("bert", "roberta"):
+    if kind in MASKED_MODELS:
         bos, eos = of_role("cls"), of_role("sep")
-    elif kind in ("gpt2", "llama"):
+    elif kind in LANGUAGE_MODELS:
         bos, eos = of_role("bos"), of_role("eos")
         if not begins and (document := find(_END_OF_DOCUMENT)) is not None:
             bos = document  # what precedes a document in training, if texts do not begin with BOS

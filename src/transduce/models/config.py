@@ -16,8 +16,10 @@ from transduce.nn.kinds import (
     NormPlacement,
     NormType,
     PositionKind,
+    RotaryScaling,
     Score,
 )
+from transduce.nn.rotary_rates import RotaryRates
 
 _DEEP = 6
 """Number of decoder layers from which the last but one aligns better than the last (docs/log.md)."""
@@ -78,7 +80,7 @@ class TransformerConfig(ModelConfig):
     rotary_base: float = 10_000.0
     """Base of the wavelengths of rotary positions."""
     norm: NormPlacement = "post"
-    """Norm after the residual connection, as in the paper, or before the sub-layer."""
+    """Norm after the residual connection, as in the paper, before the sub-layer, or before and after it (Gemma)."""
     norm_type: NormType = "layer"
     """Layer norm, as in the paper, or root mean square norm (RMSNorm)."""
     norm_epsilon: float = 1e-5
@@ -107,6 +109,8 @@ class TransformerConfig(ModelConfig):
         require(self.max_positions <= 2**16, "max_positions must be at most 65536")
         for name in ("dropout", "attention_dropout"):
             require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
+        can_have_both = self.architecture == "decoder_only" or self.norm != "both"
+        require(can_have_both, 'norm = "both" is for the architecture decoder_only')
         require(0 < self.norm_epsilon < 1, "norm_epsilon must be above 0 and below 1")
         require(self.rotary_base > 1, "rotary_base must be above 1")
         rotary = self.positions == "rotary"
@@ -193,8 +197,8 @@ class EncoderDecoderConfig(TransformerConfig):
     """What relates a target token to earlier ones: causal self-attention, or a recurrent unit (SSRU), as in the models
     of Firefox Translations."""
     decoder_tag: bool = False
-    """Whether the first token of a source, the tag of the target language, is read by the decoder, after the start of
-    the output, instead of by the encoder (M2M-100, NLLB, mBART-50)."""
+    """Whether the first token of a source, the tag of the target language, is read by the decoder instead of by the
+    encoder (M2M-100, NLLB, mBART-50). Outputs then start with the end marker and the tag."""
     source: Literal["text", "audio"] = "text"
     """What the encoder reads: tokens, or sound as log-mel frames (Whisper)."""
     mel_bins: int = 80
@@ -247,17 +251,59 @@ class EncoderDecoderConfig(TransformerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderOnlyConfig(TransformerConfig):
-    """The sizes of a decoder-only model."""
+    """The sizes of a decoder-only model, and in what those after Llama differ from it."""
 
     architecture: str = "decoder_only"
     """Name of the architecture in the table of models (models/registry.py)."""
     layers: int = 6
     """Number of layers."""
+    qk_norm: bool = False
+    """Normalize the queries and keys of every head (Qwen3, Gemma 3)."""
+    window: int | None = None
+    """A position attends to this many positions up to itself (Mistral); by default to all."""
+    global_every: int = 0
+    """With a window: every so manieth layer attends to all positions (Gemma); 0: none."""
+    local_rotary_base: float | None = None
+    """Base of the wavelengths in layers with a window, which rotary_scaling does not change (Gemma 3); by default
+    rotary_base."""
+    rotary_scaling: RotaryScaling = "none"
+    """How rotations are slowed for texts longer than those of the first training: all (linear), or long wavelengths
+    only (llama3)."""
+    rotary_factor: float = 1.0
+    """By what factor."""
+    rotary_low: float = 1.0
+    """llama3: wavelengths that fit less often than this into the original context are slowed."""
+    rotary_high: float = 4.0
+    """llama3: wavelengths that fit more often than this are not."""
+    rotary_original: int = 8192
+    """llama3: the original context, in tokens."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.positions != "relative", "relative positions are for the architecture encoder_decoder")
         require(self.attention_variant is None, "attention and neighbourhood are for the architecture encoder_decoder")
+        require(self.window is None or self.window >= 1, "window must be at least 1")
+        require(self.window is not None or not self.global_every, "global_every has no effect without window")
+        require(self.global_every >= 0, "global_every must be at least 0")
+        require(self.rotary_factor > 0 and self.rotary_original >= 1, "rotary_factor and rotary_original must be above 0")
+        require(self.rotary_low < self.rotary_high, "rotary_low must be below rotary_high")
+        rotary = self.positions == "rotary" or (self.rotary_scaling == "none" and self.local_rotary_base is None)
+        require(rotary, 'rotary_scaling and local_rotary_base have no effect without positions = "rotary"')
+
+    def is_local(self, layer: int) -> bool:
+        """Whether a layer attends only to a window."""
+        return self.window is not None and not (self.global_every and (layer + 1) % self.global_every == 0)
+
+    def rotary_rates(self, *, local: bool = False) -> RotaryRates:
+        """The rates of rotary positions, of layers with a window or of the others."""
+        if local and self.local_rotary_base is not None:
+            return RotaryRates(self.head_widths[0], self.local_rotary_base)
+        scaling = self.rotary_scaling, self.rotary_factor, self.rotary_low, self.rotary_high, self.rotary_original
+        return RotaryRates(self.head_widths[0], self.rotary_base, *scaling)
+
+    @property
+    def packs_attention(self) -> bool:
+        return super().packs_attention and self.window is None
 
     @property
     def layer_counts(self) -> Sequence[str]:

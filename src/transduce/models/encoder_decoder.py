@@ -26,7 +26,7 @@ from transduce.nn.layers import DecoderLayer, EncoderLayer
 from transduce.nn.multi_head_attention import CrossAttention
 from transduce.nn.positions import RelativeBias
 from transduce.nn.segments import Segments
-from transduce.tokenizers.tokenizer import BOS
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 
 @dataclass
@@ -138,6 +138,8 @@ class EncoderDecoder(Transformer):
 
     def decode(self, token_R: Tensor, position_R: Tensor, caches: Sequence[KVCache]) -> Tensor:
         """The hidden vectors (R, D) of one new token in each row, given the KV cache of every layer."""
+        if self.config.decoder_tag:  # as in fairseq, outputs start with the end marker
+            token_R = torch.where(position_R == 0, EOS, token_R)
         x_RD = self.embedding(token_R, position_R)
         score_bias_RHT = None
         if self.decoder_relative:  # search advances all rows together
@@ -188,12 +190,13 @@ def take_tags(src: Stream) -> tuple[Tensor, Stream]:
 
 
 def insert_tags(tgt: Stream, tags_B: Tensor) -> tuple[Stream, Tensor]:
-    """The stream with a tag after the first token of every segment, and the places of all tokens but the first."""
+    """The stream with EOS and a tag in place of BOS in every segment, and the places of all tokens but the first."""
     segments, B = tgt.segments, len(tgt.segments)
     number_B1 = torch.arange(B + 1, device=segments.offsets_B1.device, dtype=torch.int32)
     tagged = Segments(segments.offsets_B1 + number_B1, segments.longest + 1, segments.tokens + B)
     before_M = torch.arange(tagged.tokens, device=segments.offsets_B1.device) - tagged.segment_N
     ids_M = tgt.ids_N[before_M - (tagged.position_N > 0).long()]
+    ids_M = torch.where(tagged.position_N == 0, EOS, ids_M)
     ids_M = torch.where(tagged.position_N == 1, tags_B[tagged.segment_N.long()].to(ids_M.dtype), ids_M)
     label_N = torch.arange(segments.tokens, device=segments.offsets_B1.device) + segments.segment_N + 1
     return Stream(ids_M, tagged), label_N

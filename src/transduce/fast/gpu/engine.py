@@ -64,6 +64,8 @@ class GpuEngine:
             return f"no models of the architecture {model.config.architecture}"
         if reason := search_limits(model.config, options, constrained=constrained):
             return reason
+        if isinstance(model, DecoderOnly) and model.config.window is not None:
+            return "no attention to a window (model.window)"
         return attention_limits(model.config) if isinstance(model, EncoderDecoder) else None
 
     def start_session(self, config: SearchConfig) -> "GpuSession":

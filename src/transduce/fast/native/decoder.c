@@ -199,7 +199,7 @@ static void run_step(Worker worker, void *arguments) {
     split_work(worker, batch->count, &first, &last);
     for (int r = first; r < last; r++) {
         const Job *job = row[r].job;
-        int token = job->position ? job->tokens[row[r].hypothesis * job->positions + job->position - 1] : BOS;
+        int token = job->position ? job->tokens[row[r].hypothesis * job->positions + job->position - 1] : model->start;
         embed(model, &model->target, token, job->position, batch->x + (size_t)r * D);
     }
     barrier(worker);

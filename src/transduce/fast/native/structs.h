@@ -56,6 +56,7 @@ typedef struct {
 typedef struct {
     int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first, activation, ssru;
     int32_t alignment_layer; /* the decoder layer whose cross-attention aligns */
+    int32_t start;           /* the token that outputs start after */
     float embedding_scale;
     const Layer *encoder, *decoder;
     Norm encoder_norm, decoder_norm; /* used if norm_first */
@@ -157,7 +158,7 @@ static const Entry entries[] = {
 #undef T
 #define T Model
     STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first),
-    F(activation), F(ssru), F(alignment_layer), F(embedding_scale), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm),
+    F(activation), F(ssru), F(alignment_layer), F(start), F(embedding_scale), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm),
     F(source), F(target), F(projection),
 #undef T
 #define T Input

@@ -45,7 +45,7 @@ class Model(ctypes.Structure):
     _fields_ = (
         *((name, c_int32) for name in (
             "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first",
-            "activation", "ssru", "alignment_layer",
+            "activation", "ssru", "alignment_layer", "start",
         )),
         ("embedding_scale", c_float), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
         ("encoder_norm", Norm), ("decoder_norm", Norm), ("source", Input), ("target", Input), ("projection", Linear),

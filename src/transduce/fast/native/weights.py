@@ -11,6 +11,7 @@ from transduce.errors import ConfigError, ModelError
 from transduce.fast.native.structs import ACTIVATIONS, PADDING, PANEL, REALS, Layer, Linear, Model, Norm
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.weights_file import Array, Arrays, Block, Int8Matrix, RawTensor, Shapes, concatenated, joined
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 MAX_SIZE = 2**24
 """Maximum inputs or outputs of a layer and tokens of a text: no index in decoder.c then exceeds 32 bits."""
@@ -162,7 +163,7 @@ class Weights(ModelWeights):
         self.model = Model(
             vocabulary, config.d_model, config.num_heads, d_k, d_v,
             config.encoder_layers, config.decoder_layers, config.norm == "pre",
-            ACTIVATIONS.index(config.activation), self._has_ssru, config.alignment_layer,
+            ACTIVATIONS.index(config.activation), self._has_ssru, config.alignment_layer, EOS if config.decoder_tag else BOS,
             math.sqrt(config.d_model) if config.embedding == "scaled" else 1.0,
         )  # fmt: skip
         projection = embedding if config.tie_output else arrays["output.weight_VD"]
