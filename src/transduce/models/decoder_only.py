@@ -2,12 +2,13 @@
 
 Since 2017: no encoder and no cross-attention, so a layer is the paper's encoder layer with the causal mask; the norm
 comes before the sub-layer, with one more at the end of the stack (GPT-2). Llama replaces layer norm by RMSNorm, ReLU by
-SwiGLU, added positions by rotations, drops biases, and lets groups of heads share keys and values.
+SwiGLU, added positions by rotations, drops biases, and lets groups of heads share keys and values. Mistral attends to a
+window; Qwen3 normalizes queries and keys; Gemma has norms before and after sub-layers, and windows in most layers.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from torch import Tensor, nn
@@ -49,8 +50,13 @@ class DecoderOnly(Transformer):
         self.config, self.vocab_size = config, vocab_size
         self.embedding = make_embedding(config, vocab_size)
         self.rotary = make_rotary(config)
-        layer = layer_config(config, self.rotary)
-        self.decoder = nn.ModuleList(EncoderLayer(layer, causal=True) for _ in range(config.layers))
+        self.local_rotary = make_rotary(config, local=True) if config.local_rotary_base is not None else None
+        everywhere = layer_config(config, self.rotary)
+        local = replace(everywhere, rotary=self.local_rotary or self.rotary, window=config.window)
+        self.decoder = nn.ModuleList(
+            EncoderLayer(local if config.is_local(number) else everywhere, causal=True)
+            for number in range(config.layers)
+        )
         initialize(config, self.decoder, sublayers=2)
         self.decoder_norm = make_final_norm(config)
         self.output = OutputProjection(config, vocab_size)
@@ -109,6 +115,11 @@ class DecoderOnly(Transformer):
         for cache in state.caches:
             cache.reorder(index_BW)
         return PromptState(state.caches, state.position_R.index_select(0, index_BW.flatten()), state.longest)
+
+    def reserve(self, length: int) -> None:
+        super().reserve(length)
+        if self.local_rotary is not None:
+            self.local_rotary.require(length)
 
     @property
     def longest(self) -> int | None:

@@ -46,7 +46,10 @@ class Entry:
 class SlotBeam:
     """S slots of W hypotheses each, with up to P positions; slots advance independently of each other."""
 
-    def __init__(self, slots: int, beam: int, positions: int, vocab_size: int, device: torch.device) -> None:
+    def __init__(
+        self, slots: int, beam: int, positions: int, vocab_size: int, device: torch.device, begin: int = 0
+    ) -> None:
+        """`begin` is the number of forced first tokens that are no part of outputs."""
         S, R = slots, slots * beam
 
         def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
@@ -69,7 +72,7 @@ class SlotBeam:
         """Tokens and lengths of the best finished hypotheses, unsorted."""
         self.finished_log_prob_R, self.finished_score_R = (zeros(R, dtype=torch.float32) for _ in range(2))
         self.alpha_1, self.nbest_1 = zeros(1, dtype=torch.float32), zeros(1)
-        self.min_length = 0
+        self.begin, self.min_length = begin, 0
         """Minimum number of output tokens of the sentences that enter."""
         parts = -(-vocab_size // _PART)
         self._best_RX, self._log_total_RX = (zeros(R, parts, dtype=torch.float32) for _ in range(2))
@@ -77,7 +80,7 @@ class SlotBeam:
     def enter(self, slot_A: Tensor, entries: Sequence[Entry]) -> None:
         """Start these sentences in these slots."""
         table_A = np.full((len(entries), _FIELDS + self.positions), ANY, dtype=np.int32)  # fields, then forced tokens
-        table_A[:, _FIELDS : _FIELDS + self.min_length] = ANY_BUT_END
+        table_A[:, _FIELDS : _FIELDS + self.begin + self.min_length] = ANY_BUT_END
         table_A[:, :_FIELDS] = [
             (entry.job_id, entry.limit, entry.symbols.start, len(entry.symbols), entry.missing) for entry in entries
         ]
@@ -128,7 +131,7 @@ class SlotBeam:
             self.alive_R, self.finished_RP, self.finished_length_R, self.finished_log_prob_R, self.finished_score_R,
             self.alpha_1, self.nbest_1, self.vocab_size, stride, X, self.positions,
             W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C), X2=triton.next_power_of_2(X),
-            P2=triton.next_power_of_2(self.positions), num_warps=4, **common,
+            P2=triton.next_power_of_2(self.positions), BEGIN=self.begin, num_warps=4, **common,
         )  # fmt: skip
 
     def finished(self, slots: Sequence[int]) -> list[Tensor]:
@@ -138,8 +141,8 @@ class SlotBeam:
         return [x.view(self.slots, W, *x.shape[1:]).index_select(0, slot_A) for x in tables]
 
 
-def hypotheses(finished: Sequence[Tensor], nbest: int) -> list[list[Hypothesis]]:
-    """The best hypotheses of each slot, from the result of `SlotBeam.finished` on the CPU."""
+def hypotheses(finished: Sequence[Tensor], nbest: int, begin: int = 0) -> list[list[Hypothesis]]:
+    """The best hypotheses of each slot, without their first `begin` tokens, from `SlotBeam.finished` on the CPU."""
     tokens_AWP, length_AW, log_prob_AW, score_AW = (x.numpy() for x in finished)
     order_AW = np.argsort(-score_AW, axis=1, kind="stable")[:, :nbest]
     slot_A1 = np.arange(len(order_AW))[:, None]
@@ -147,7 +150,7 @@ def hypotheses(finished: Sequence[Tensor], nbest: int) -> list[list[Hypothesis]]
     others = (x[slot_A1, order_AW].tolist() for x in (length_AW, log_prob_AW, score_AW))
     return [
         [
-            Hypothesis(row[:length], log_prob, score)
+            Hypothesis(row[begin:length], log_prob, score)
             for row, length, log_prob, score in zip(*group, strict=True)
             if score > -inf
         ]

@@ -111,9 +111,9 @@ def advance(
     alpha_1, nbest_1, vocab_size, stride, parts, positions,
     W: tl.constexpr, W2: tl.constexpr, C: tl.constexpr, C2: tl.constexpr, X2: tl.constexpr, P2: tl.constexpr,
     PART: tl.constexpr, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr,
-    ANY_BUT_END: tl.constexpr, EARLY: tl.constexpr,
+    ANY_BUT_END: tl.constexpr, EARLY: tl.constexpr, BEGIN: tl.constexpr,
 ):  # fmt: skip
-    """Extend the hypotheses of one slot by their best next tokens."""
+    """Extend the hypotheses of one slot by their best next tokens; the first BEGIN count neither in scores nor lengths."""
     wait_for_inputs(EARLY)
     slot = tl.program_id(0)
     job_id = tl.load(job_id_S + slot)
@@ -164,7 +164,7 @@ def advance(
             parent_row = row_and_part // X2
             value = tl.where(index == at, float("-inf"), value)
             if best_token == EOS:
-                score = log_prob / _penalty(t + 1.0, alpha)
+                score = log_prob / _penalty(t + 1.0 - BEGIN, alpha)
                 worst, worst_at = tl.min(finished_score, 0, return_indices=True)
                 if score > worst:  # it replaces the worst finished hypothesis
                     finished_score = tl.where(row == worst_at, score, finished_score)
@@ -178,7 +178,8 @@ def advance(
                     tl.store(finished_RP + (slot * W + worst_at) * positions + position, tokens, mask=position < t)
                     tl.store(finished_length_R + slot * W + worst_at, t)
             elif kept < W:
-                next_alive = tl.where(row == kept, log_prob, next_alive)
+                begins = (t < BEGIN) & (log_prob > float("-inf"))
+                next_alive = tl.where(row == kept, tl.where(begins, 0.0, log_prob), next_alive)
                 next_token = tl.where(row == kept, best_token, next_token)
                 parent = tl.where(row == kept, parent_row, parent)
                 still = tl.sum(tl.where(row == parent_row, missing, 0), 0) & ~_symbol_bit(best_token, symbols)
@@ -199,7 +200,7 @@ def advance(
         tl.store(finished_log_prob_R + rows, finished_log_prob, mask=row < W)
         # Log-probabilities never increase: this bounds the scores of alive hypotheses, as in `search.beam`.
         length = tl.where(alpha >= 0, limit + 1.0, t + 2.0)
-        bound = tl.max(next_alive, 0) / _penalty(length, alpha)
+        bound = tl.max(next_alive, 0) / _penalty(length - BEGIN, alpha)
         final = tl.sum(((finished_score >= bound) & (row < W)).to(tl.int32), 0) >= tl.load(nbest_1)
         final = final | (t >= limit) | (bound != bound)  # NaN scores end the search too
         tl.store(position_R + rows, tl.where(final, 0, t + 1) + row * 0, mask=row < W)

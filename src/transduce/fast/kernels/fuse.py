@@ -62,6 +62,8 @@ def fuse(model: Model) -> None:
 def fits(model: Model) -> bool:
     """Whether `fuse` supports a model: half precision, on a CUDA GPU."""
     weight_VD = model.output_weight_VD
+    if getattr(model.config, "norm", "post") == "both":
+        return False
     return weight_VD.is_cuda and weight_VD.dtype in (torch.bfloat16, torch.float16)
 
 
