@@ -113,7 +113,7 @@ def _read_valid(
                 log(f"validation data: {line}")
             examples += of_entry
             sizes.append(len(of_entry))
-            targets += [part.target] * len(of_entry)
+            targets += [part.tagged_target] * len(of_entry)
     return examples, sizes, targets
 
 
@@ -198,6 +198,7 @@ def cache_key(
         settings.append("without names of columns")
     if data.directions:
         settings += [data.temperature, [(len(part.train), part.reverse, part.target) for part in data.parts]]
+        settings += [[part.source for part in data.parts]] if data.source_tags else []
     if any(part.back_translated for part in data.parts):
         settings.append([len(part.back_translated) for part in data.parts])
     if data.context:

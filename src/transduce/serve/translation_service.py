@@ -176,11 +176,11 @@ class TranslationService:
             return self._submit(model, config, split, align, confidence, coverage)
 
     async def accept_tagged(
-        self, model: ServedModel, texts: Sequence[TaggedText], target: str, **options: Any
+        self, model: ServedModel, texts: Sequence[TaggedText], to: str | None, **options: Any
     ) -> "PendingTranslation":
         """Queue the translation of texts with tags; only those that have tags are aligned, which takes time."""
         align = [model.translator.any_model.aligns and bool(text.tags) for text in texts]
-        return await self.accept(model, [text.text for text in texts], to=model.target(target), align=align, **options)
+        return await self.accept(model, [text.text for text in texts], to=to, align=align, **options)
 
     async def accept_parts(
         self, model: ServedModel, parts: Sequence[Segment], confidence: Confidence = False

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from transduce.deadline import check_deadline
 from transduce.errors import DataError, needs_torch
-from transduce.files.languages import language_name
+from transduce.files.languages import TargetLanguage, language_name
 from transduce.files.scripts import has_spaces
 from transduce.inspect.request import can_inspect
 from transduce.search.decoder import NEVER_GENERATED
@@ -46,6 +46,9 @@ class _TextRequest(BaseModel):
     text: Texts = Field(description="One text or several; each line is translated separately.")
     model: str | None = Field(None, description="Name of a model; by default the server's first model.")
     to: str | None = Field(None, description="Target language, e.g. de; for a model with several.")
+    source: str | None = Field(
+        None, description="Source language, which models such as NLLB read; detected by default."
+    )
     prefix: str = Field("", description="Text that every sentence of a translation starts with.")
     glossary: dict[str, str] | None = Field(None, description="Terms, and the translations to use for them.")
     formality: Literal["formal", "informal"] | None = Field(
@@ -231,7 +234,7 @@ def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys, 
             model,
             [body.text] if isinstance(body.text, str) else body.text,
             prefix=body.prefix,
-            to=body.to,
+            to=TargetLanguage(body.to, body.source) if body.to and body.source else body.to,
             align=body.align,
             confidence=body.confidence,
             coverage=body.coverage,

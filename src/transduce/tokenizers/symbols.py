@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from transduce.config import require
+from transduce.files.languages import source_of
 
 SPACE_MARK = "\u2581"
 """SentencePiece's representation of a space."""
@@ -63,14 +64,19 @@ def escape(text: str) -> str:
 
 
 def tag_prefix(target: str | None) -> str:
-    """What a marked source begins with: the tag of the target language and a space, or nothing."""
-    return f"{language_tag(target)} " if target else ""
+    """What a marked source begins with: the tag of the target language and a space, or nothing.
+
+    The tag of the source language follows if the target tells it.
+    """
+    codes = [code for code in (target, source_of(target)) if code]
+    return "".join(f"{language_tag(code)} " for code in codes)
 
 
 def mark(text: str, target: str | None, *, back_translated: bool = False, context: bool = False) -> str:
     """A user's text as a marked source: the tag of the target language, if there is one, comes first.
 
-    A back-translation has a symbol of its own after it. With `context`, a line before the text is its context.
+    It may tell the source language, whose tag is second. A back-translation has a symbol of its own after them. With
+    `context`, a line before the text is its context.
     """
     before, _, text = text.rpartition("\n") if context else ("", "", text)
     return tag_prefix(target) + (f"{BACK_TRANSLATED} " if back_translated else "") + after(before) + escape(text)
@@ -89,6 +95,15 @@ def unescape(marked: str) -> str:
 
 def has_escapes(marked: str) -> bool:
     return ESCAPE in marked
+
+
+def split_languages(marked: str) -> tuple[list[str], str]:
+    """The tags of languages that a marked text begins with, and the rest."""
+    tags = list[str]()
+    while match := _LANGUAGE_TAG.match(marked):
+        tags.append(match[0])
+        marked = marked[match.end() :].removeprefix(" ")
+    return tags, marked
 
 
 def split_tags(marked: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ BUNDLED = "bundled"
 """The value of `train.start_from` that means the bundled model."""
 
 
-_INHERITED_DATA = ("by_sentence", "truecase", "context")
+_INHERITED_DATA = ("by_sentence", "truecase", "context", "source_tags")
 """Settings of the data that tell how a model's texts are translated."""
 
 
@@ -75,7 +75,8 @@ def with_directions(data: DataConfig, start_from: str, out: Path) -> DataConfig:
         reverse=data.reverse,
         back_translated=data.back_translated,
     )
-    empty = DataConfig(max_length=data.max_length, by_sentence=data.by_sentence, context=data.context)
+    inherited = {name: getattr(data, name) for name in ("max_length", "by_sentence", "context", "source_tags")}
+    empty = DataConfig(**inherited)
     return replace(empty, replay_share=data.replay_share, directions={f"{source}-{target}": only})
 
 

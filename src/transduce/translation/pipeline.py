@@ -29,14 +29,16 @@ Two places depart from a plain list of functions from a text to a text:
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from transduce.deadline import check_deadline
 from transduce.errors import ConfigError, DataError
-from transduce.files.languages import Direction
+from transduce.files.languages import Direction, TargetLanguage, source_of
 from transduce.files.texts import require_text
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import FORMALITY, SLOTS, after, describe, language_tag, split_tags, tag_prefix
+from transduce.translation.detection import Detector
 from transduce.translation.formality import Formality, has_forms_of_address
 from transduce.translation.stages.glossary import Terms
 from transduce.translation.stages.normalize import Expand, Normalize, Readable
@@ -70,7 +72,7 @@ class Line(NamedTuple):
 
 
 class Language(Stage):
-    """Puts symbols before a text: the tag of the target language, as multilingual models read it, and formality."""
+    """Puts symbols before a text: the tags of languages that a multilingual model reads, and formality."""
 
     name = "language"
 
@@ -101,11 +103,12 @@ class Pipeline:
         truecases: bool = False,
         longest_prefix: int | None = None,
         context: bool = False,
+        source_tags: bool = False,
     ) -> None:
         """`by_sentence`: whether every sentence is a segment; otherwise, a line is one if it is not too long.
 
         `directions` are empty if they are not known. `tagged`: whether a tag of the target language begins every
-        source, as in multilingual models. `uses_slots`, `knows_formality`: whether the model was trained with slots,
+        source, as in multilingual models; `source_tags`: whether one of the source language follows. `uses_slots`, `knows_formality`: whether the model was trained with slots,
         and with symbols of formality. `aligns`: whether outputs can be aligned. `truecases`: whether sentences in
         capitals or title case get ordinary capitals.
         `context`: whether the model reads the sentence before.
@@ -113,12 +116,16 @@ class Pipeline:
         """
         self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
         self.protection, self.uses_slots, self._directions = protection, uses_slots, directions
-        self.tagged, self.context = tagged, context
+        self.tagged, self.context, self._source_tags = tagged, context, source_tags
         self._reserved = reserved_tokens(tokenizer.target)
         self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
-        sources = {target: self.sources(target) for target in (None, *(target for _, target in directions))}
-        protect = Protect(readable, uses_slots, sources)
+        self.sources: dict[str | None, set[str]] = {None: set()}
+        """The languages that the source of a translation to a language may have."""
+        for source, target in directions:
+            self.sources[None].add(source)
+            self.sources.setdefault(target, set()).add(source)
+        protect = Protect(readable, uses_slots, self.sources)
         self.tags = Tags(aligns)
         self.split = Split(protect, by_sentence)
         self.stages: list[Stage] = [
@@ -127,7 +134,7 @@ class Pipeline:
             *([Truecase(readable, tokenizer.encode, uses_slots)] if truecases else []),
             Slots(uses_slots),
             Normalize(readable),
-            Expand(readable, sources),
+            Expand(readable, self.sources),
             Language(tagged),
         ]
         """The stages of a segment; `tags` and `split` come before them, the search (`stages/search.py`) after them."""
@@ -291,17 +298,29 @@ class Pipeline:
 
     def source_language(self, target: str | None) -> str | None:
         """The language of the source, if the directions leave no choice."""
-        sources = self.sources(target)
-        return sources.pop() if len(sources) == 1 else None
+        sources = self.sources.get(target, set())
+        return next(iter(sources)) if len(sources) == 1 else None
 
-    def sources(self, target: str | None) -> set[str]:
-        """The languages that the source of a translation may have."""
-        return {source for source, other in self._directions if target in (None, other)}
+    def languages(self, line: Line) -> tuple[str | None, str | None]:
+        """The languages of a line; a model that reads a tag of the source language needs both."""
+        source, target = source_of(line.target) or self.source_language(line.target), line.target
+        if not self._source_tags or not target:
+            return source, target
+        source = source or self._detector.detect(line.text).language
+        if not any(map(str.isalpha, line.text)):  # a number is the same in all languages
+            source = source or next(iter(self.sources[None]))
+        if source not in self.sources[None]:
+            raise DataError(f"line {line.number}: the language of the text is not certain; name it (--from, or source)")
+        return source, TargetLanguage(target, source)
+
+    @cached_property
+    def _detector(self) -> Detector:
+        return Detector(self._directions, [self.tokenizer])
 
     def _context(self, line: Line, wording: Wording, *, protect: bool = True, has_prefix: bool = False) -> Context:
         protection = self.protection if protect else None
-        source = self.source_language(line.target)
-        return Context(source, line.target, wording.glossary, wording.formality, wording.locale, protection, has_prefix)
+        source, target = self.languages(line)
+        return Context(source, target, wording.glossary, wording.formality, wording.locale, protection, has_prefix)
 
     def _encode_prefix(self, line: Line) -> list[int]:
         tokens = self.tokenizer.target.encode(line.prefix) if line.prefix else []

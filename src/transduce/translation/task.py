@@ -170,4 +170,5 @@ def _translator(model: Model, validation: Validation, options: SearchConfig, *, 
         directions=data.language_pairs,
         tagged=bool(data.directions),
         context=bool(data.context),
+        source_tags=data.source_tags,
     )

@@ -12,7 +12,7 @@ from transduce.fast.choose import pick_engine, runs_on_cpu
 from transduce.fast.native.shortlist import model_shortlist
 from transduce.features import HOOKS, feature_with
 from transduce.files.html_page import HtmlPage
-from transduce.files.languages import Direction, ModelLanguages, describe_directions
+from transduce.files.languages import Direction, ModelLanguages, describe_directions, directions_of
 from transduce.files.texts import require_list, require_texts
 from transduce.models.any_model import AnyModel
 from transduce.models.folder import find_model, read_model
@@ -74,6 +74,8 @@ class Translator(Loaded):
         directions: Sequence[Direction] = (),
         tagged: bool = False,
         default_to: str | None = None,
+        source_tags: bool = False,
+        names: Mapping[str, str] | None = None,
         calibrations: Mapping[str, Calibration] | None = None,
         context: bool = False,
     ) -> None:
@@ -92,7 +94,9 @@ class Translator(Loaded):
             max_source_length = min(max_source_length, model.longest)
         if tagged and not all(language_tag(target) in tokenizer.symbol_ids for _, target in directions):
             raise ModelError("the vocabulary of this multilingual model does not have the tags of its languages")
-        self.directions = list(directions)
+        self.languages = ModelLanguages(list(directions), tagged, default_to, source_tags, names or {})
+        """The directions of the model, and how a request names them."""
+        self.directions = self.languages.directions
         """Source and target language of each direction of the model; empty if they are not known."""
         self.tagged = tagged
         """Whether a tag selects the target language, as in multilingual models."""
@@ -114,6 +118,7 @@ class Translator(Loaded):
             truecases=truecases,
             longest_prefix=model.longest,
             context=context,
+            source_tags=source_tags,
         )
         """What happens to a text before and after the search."""
         self.rechecker = Rechecker(self.pipeline)
@@ -163,27 +168,37 @@ class Translator(Loaded):
             uses_slots=bool(facts.get("augment", {}).get("spans")),
             knows_formality=bool(facts.get("augment", {}).get("formality")),
             protection=Protection([] if protect is True else protect) if protect is not False else None,
-            directions=[(source, target) for source, target in facts.get("directions", [])],
+            directions=directions_of(facts),
             tagged=bool(facts.get("tagged")),
             default_to=facts.get("default_to"),
+            source_tags=bool(facts.get("source_tags")),
+            names=facts.get("languages"),
             # The calibration of one model does not hold for an ensemble.
             calibrations=read_calibrations(facts, folders[0]) if len(folders) == 1 else None,
             context=bool(facts.get("context")),
         )
 
     @overload
-    def translate(self, texts: str, *, to: str | None = None, **options: Unpack[TranslateOptions]) -> str: ...  # type: ignore[overload-overlap]
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, *, to: str | None = None, source: str | None = None, **options: Unpack[TranslateOptions]
+    ) -> str: ...
     @overload
     def translate(
-        self, texts: Sequence[str], *, to: Target = None, **options: Unpack[TranslateOptions]
+        self, texts: Sequence[str], *, to: Target = None, source: str | None = None, **options: Unpack[TranslateOptions]
     ) -> list[str]: ...
     def translate(
-        self, texts: str | Sequence[str], *, to: Target = None, **options: Unpack[TranslateOptions]
+        self,
+        texts: str | Sequence[str],
+        *,
+        to: Target = None,
+        source: str | None = None,
+        **options: Unpack[TranslateOptions],
     ) -> str | list[str]:
         """Translate one text, or each text of a list.
 
         `to` is the target language, which a model with several target languages requires; a list names one for each
-        text. Of the options, `glossary` has terms whose translations every sentence uses, and `formality` is formal or
+        text. `source` is the language of the texts, which models such as NLLB read; by default, it is detected. Of the
+        options, `glossary` has terms whose translations every sentence uses, and `formality` is formal or
         informal (for models that were trained with augment.formality), and `locale=False` leaves numbers, prices and
         times as they are instead of writing them as the target language does; the others are the fields of SearchConfig
         (beam=1 is greedy).
@@ -194,14 +209,15 @@ class Translator(Loaded):
                 f"translate returns the best output only; call hypotheses(texts, nbest={options['nbest']}) for more"
             )
         if isinstance(texts, str):
-            return self.hypotheses([texts], to=to, **options)[0][0].text
-        return [best[0].text for best in self.hypotheses(texts, to=to, **options)]
+            return self.hypotheses([texts], to=to, source=source, **options)[0][0].text
+        return [best[0].text for best in self.hypotheses(texts, to=to, source=source, **options)]
 
     def hypotheses(
         self,
         texts: Sequence[str],
         *,
         to: Target = None,
+        source: str | None = None,
         prefixes: Sequence[str] | None = None,
         align: bool = False,
         long: LongInput = "split",
@@ -211,7 +227,7 @@ class Translator(Loaded):
     ) -> list[list[Translation]]:
         """Translate each text of a list; return its n best translations with scores, best first.
 
-        `to` and `options` are as in `translate`. Every sentence of an output starts with its text's prefix. A text
+        `to`, `source` and `options` are as in `translate`. Every sentence of an output starts with its text's prefix. A text
         longer than `max_source_length` is split and translated in segments, or, with long="refuse", raises a DataError
         with its line number, counted from `first_line`. The translation of an empty text is empty. `align` adds to each
         token the source token that it is aligned with. `confidence` adds the confidence of outputs and words, for
@@ -229,6 +245,7 @@ class Translator(Loaded):
         translations = self.stream(
             texts,
             to=to,
+            source=source,
             prefixes=prefixes,
             align=align,
             long=long,
@@ -243,6 +260,7 @@ class Translator(Loaded):
         texts: Iterable[str],
         *,
         to: str | Iterable[str | None] | None = None,
+        source: str | None = None,
         prefixes: Iterable[str] | None = None,
         contexts: Iterable[str] | None = None,
         align: bool = False,
@@ -272,7 +290,7 @@ class Translator(Loaded):
         line_prefixes = repeat("") if prefixes is None else prefixes
 
         def checked(language: str | None) -> str | None:
-            target = self.target(language)
+            target = self.target(language, source)
             self.require_shortlist(config, target)
             self.pipeline.require_formality(wording.formality, target)
             return target
@@ -297,10 +315,12 @@ class Translator(Loaded):
         for segments, outputs in translate_stream(engine, config, batches, restore, ahead, first_line, text_done):
             yield self.join_by_rank(segments, outputs)
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], *, to: Target = None) -> list[PairScore]:
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], *, to: Target = None, source: str | None = None
+    ) -> list[PairScore]:
         """The log-probability of each target given its source; a pair is scored as a whole, however long it is.
 
-        `to` is as in `translate`. Protected spans that both sides have are in slots if the model was trained with them.
+        `to` and `source` are as in `translate`. Protected spans that both sides have are in slots if the model was trained with them.
         """
         require_texts(sources, "sources")
         require_texts(targets, "targets")
@@ -308,7 +328,10 @@ class Translator(Loaded):
             raise DataError(f"{len(sources):,} sources but {len(targets):,} targets; give one for each source")
         _require_targets(to, len(sources))
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
-        tags = [target if self.tagged else None for target in map(self.target, languages)]
+        tags = [target if self.tagged else None for target in (self.target(language, source) for language in languages)]
+        if self.languages.source_tags:
+            lines = (Line(text, target=target) for text, target in zip(sources, tags, strict=True))
+            tags = [self.pipeline.languages(line)[1] for line in lines]
         protection = self.pipeline.protection if self.pipeline.uses_slots else None
         pairs = list(zip(sources, targets, strict=True))
         return score_pairs(self.reader, self.tokenizer, pairs, tags, protection, self.any_model.longest)
@@ -480,10 +503,6 @@ class Translator(Loaded):
     def max_source_length(self) -> int:
         """Maximum number of source tokens in one forward pass; longer texts are split."""
         return self.pipeline.max_source_length
-
-    @property
-    def languages(self) -> ModelLanguages:
-        return ModelLanguages(self.directions, self.tagged, self.default_to)
 
     def target(self, to: str | None, source: str | None = None) -> str | None:
         """The target language of a request, as in `ModelLanguages.target`."""

@@ -34,13 +34,33 @@ static inline float swish(float x) {
     return x * (x < 0 ? t : 1) / (1 + t);
 }
 
-/* Apply swish to every output y of a layer. `quantise` splits the rows among the workers in the same way, so no barrier is
- * needed in between.
+static inline float gelu_tanh(float x) { /* x sigmoid(2 u) = x (1 + tanh(u)) / 2 */
+    float u = 0.797884561f * (x + 0.044715f * x * x * x), t = exponential(-2 * fabsf(u));
+    return x * (u < 0 ? t : 1) / (1 + t);
+}
+
+/* The activation of one row of the feed-forward network; `width` is that of the result. */
+static void activate(Activation activation, const float *x, int width, float *y) {
+    const float *gated = x + width;
+    switch (activation) {
+    case RELU: for (int i = 0; i < width; i++) y[i] = x[i] > 0 ? x[i] : 0; break;
+    case GELU: for (int i = 0; i < width; i++) y[i] = x[i] * 0.5f * (1 + erff(x[i] * 0.707106781f)); break;
+    case GELU_TANH: for (int i = 0; i < width; i++) y[i] = gelu_tanh(x[i]); break;
+    case SWISH: for (int i = 0; i < width; i++) y[i] = swish(x[i]); break;
+    case GEGLU: for (int i = 0; i < width; i++) y[i] = gelu_tanh(x[i]) * gated[i]; break;
+    case SWIGLU: for (int i = 0; i < width; i++) y[i] = swish(x[i]) * gated[i]; break;
+    }
+}
+
+/* The first layer of a feed-forward network whose activation is not gated, and this. `quantise` splits the rows among the
+ * workers in the same way, so no barrier is needed at the end.
  */
-static void apply_swish(Worker worker, const Linear *layer, const Batch *batch, float *y) {
+static void inner_layer(Worker worker, Activation activation, const Linear *layer, const Batch *batch, float *y) {
     int first, last;
+    linear(worker, layer, batch, y, activation == RELU);
     split_work(worker, batch->count, &first, &last);
-    for (size_t i = (size_t)first * layer->width_out; i < (size_t)last * layer->width_out; i++) y[i] = swish(y[i]);
+    float *row = y + (size_t)first * layer->width_out;
+    if (activation != RELU) activate(activation, row, (last - first) * layer->width_out, row);
 }
 
 /* Quantise x as row r of the input of layer `next`. */
@@ -60,19 +80,14 @@ static void quantise(Worker worker, const float *x, const Linear *next, Batch *b
 }
 
 static void layer_norm(const Norm *norm, const float *x, float *y) {
-    float mean = 0, variance = 0;
-    for (int d = 0; d < norm->width; d++) mean += x[d];
-    mean /= norm->width;
-    for (int d = 0; d < norm->width; d++) variance += (x[d] - mean) * (x[d] - mean);
-    float scale = 1 / sqrtf(variance / norm->width + norm->epsilon);
+    float mean = sum_of(x, norm->width) / norm->width;
+    float scale = 1 / sqrtf(sum_of_squares(x, norm->width, mean) / norm->width + norm->epsilon);
     for (int d = 0; d < norm->width; d++) y[d] = (x[d] - mean) * scale * norm->gain[d] + norm->shift[d];
 }
 
 /* Root mean square norm, which neither centres nor shifts. */
 static void rms_norm(const Norm *norm, const float *x, float *y) {
-    float squares = 0;
-    for (int d = 0; d < norm->width; d++) squares += x[d] * x[d];
-    float scale = 1 / sqrtf(squares / norm->width + norm->epsilon);
+    float scale = 1 / sqrtf(sum_of_squares(x, norm->width, 0) / norm->width + norm->epsilon);
     for (int d = 0; d < norm->width; d++) y[d] = x[d] * scale * norm->gain[d];
 }
 
@@ -103,17 +118,19 @@ static void residual(Worker worker, Batch *batch, int add, const Norm *after, co
     barrier(worker);
 }
 
-static void embed(const Model *model, const Linear *embedding, int token, int position, float *x) {
-    float scale = embedding->scale[token] * sqrtf(model->width);
-    const float *encoding = model->positions + (size_t)position * model->width;
+static void embed(const Model *model, const Input *input, int token, int position, float *x) {
+    const Linear *embedding = &input->embedding;
+    float scale = embedding->scale[token] * model->embedding_scale;
+    const float *encoding = input->positions + (size_t)position * model->width;
     for (int d = 0; d < model->width; d++) x[d] = weight_at(embedding, token, d) * scale + encoding[d];
+    if (input->norm.gain) normalise(&input->norm, x, x);
 }
 
 /* Replace n scores by their softmax. */
 static void softmax(float *scores, int n) {
-    float max = largest_of(scores, n, -INFINITY, 0), total = 0;
+    float max = largest_of(scores, n, -INFINITY, 0);
     for (int i = 0; i < n; i++) scores[i] = exponential(scores[i] - max);
-    for (int i = 0; i < n; i++) total += scores[i];
+    float total = sum_of(scores, n);
     for (int i = 0; i < n; i++) scores[i] /= total;
 }
 
@@ -139,14 +156,23 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
                           float *scores, float *o) {
 #define KEY(p) at(positions->keys, positions->key_stride, positions, p)
 #define VALUE(p) at(positions->values, positions->value_stride, positions, p)
+#define VECTOR(p) (*(const Floats *)(p))
     float scale = 1 / sqrtf(d_k);
     int p = 0;
     for (; p + 4 <= n; p += 4) {
         const float *k0 = KEY(p), *k1 = KEY(p + 1), *k2 = KEY(p + 2), *k3 = KEY(p + 3);
         for (int h = 0; h < heads; h++, k0 += d_k, k1 += d_k, k2 += d_k, k3 += d_k) {
             const float *query = q + h * d_k;
-            float s0 = 0, s1 = 0, s2 = 0, s3 = 0, *score = scores + (size_t)h * n + p;
-            for (int i = 0; i < d_k; i++)
+            float *score = scores + (size_t)h * n + p;
+            Floats lanes0 = {0}, lanes1 = {0}, lanes2 = {0}, lanes3 = {0};
+            int i = 0;
+            for (; i + LANES <= d_k; i += LANES) {
+                Floats part = VECTOR(query + i);
+                lanes0 += part * VECTOR(k0 + i), lanes1 += part * VECTOR(k1 + i);
+                lanes2 += part * VECTOR(k2 + i), lanes3 += part * VECTOR(k3 + i);
+            }
+            float s0 = sum_lanes(lanes0), s1 = sum_lanes(lanes1), s2 = sum_lanes(lanes2), s3 = sum_lanes(lanes3);
+            for (; i < d_k; i++)
                 s0 += query[i] * k0[i], s1 += query[i] * k1[i], s2 += query[i] * k2[i], s3 += query[i] * k3[i];
             score[0] = s0 * scale, score[1] = s1 * scale, score[2] = s2 * scale, score[3] = s3 * scale;
         }
@@ -154,8 +180,11 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
     for (; p < n; p++) {
         const float *k = KEY(p);
         for (int h = 0; h < heads; h++, k += d_k) {
-            float sum = 0;
-            for (int i = 0; i < d_k; i++) sum += q[h * d_k + i] * k[i];
+            Floats lanes = {0};
+            int i = 0;
+            for (; i + LANES <= d_k; i += LANES) lanes += VECTOR(q + h * d_k + i) * VECTOR(k + i);
+            float sum = sum_lanes(lanes);
+            for (; i < d_k; i++) sum += q[h * d_k + i] * k[i];
             scores[(size_t)h * n + p] = sum * scale;
         }
     }
@@ -178,6 +207,7 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
     }
 #undef KEY
 #undef VALUE
+#undef VECTOR
 }
 
 /* Heads of 64 dimensions, which most models have, are compiled separately: loops of a known length are faster. */

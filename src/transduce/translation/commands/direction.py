@@ -11,6 +11,7 @@ from transduce.errors import ConfigError, DataError
 from transduce.files.languages import (
     Direction,
     ModelLanguages,
+    TargetLanguage,
     base_language,
     choose_target,
     describe_directions,
@@ -62,12 +63,15 @@ def evaluated_direction(
     `source` and `target` are the languages that the user names. If `reverse` is None, the languages in the name of the
     test set tell which side is the source, or else the side that the model was trained to read.
     """
-    directions: list[Direction] = [(a, b) for a, b in facts.get("directions", [])]
+    languages = ModelLanguages.of_facts(facts)
+    directions, source, target = languages.directions, languages.code(source), languages.code(target)
     if directions or source or target:
         possible = _possible(directions, direction_of_entry([str(test)]) if test else None, source, target)
         target = choose_target(possible, source, target)
         sources = {own_source for own_source, own_target in possible if own_target == target}
         source = sources.pop() if len(sources) == 1 else source
+        if languages.source_tags and target and source:
+            target = TargetLanguage(target, source)
     named = direction_of_entry([str(test)]) if test else None
     if reverse is None and named and source and target:
         if {*named} != {source, target}:
@@ -112,8 +116,10 @@ def target_language(
     told = {path: language for path, language in named.items() if language}
     known = {known for known, _ in model.directions if base_language(known) in told.values()}
     only = source or (known.pop() if len(known) == 1 and not target else None)
-    if not only and (detected := detect()) and not target:
+    detected = None if only else detect()
+    if detected and not target:
         return _target_of_detected(model, detected)
+    only = only or (detected if model.source_tags else None)
     target = model.target(target or _default_target(model, only), only)
     possible = [source_ for source_, other in model.directions if other == target]
     for path, language in told.items():
@@ -168,6 +174,8 @@ def detected_source(
     warns if it probably is, or if the model reads one language only: its text may be of a kind of its own. The score of
     the `translator` decides about short texts.
     """
+    if model.source_tags and translator:
+        return translator.detect(text).language
     directions, default = model.directions, target or model.default_to
     expected = {source: detected_code(source) for source, other in directions if default in (None, other)}
     codes = {detected_code(source): source for source, _ in reversed(directions)}

@@ -1,5 +1,6 @@
 """`transduce translate` for lines of text and rows of tables."""
 
+import gc
 import json
 import sys
 import time
@@ -43,6 +44,7 @@ def translate_lines(
     """
     jsonl, min_confidence, confidence = options.jsonl, options.min_confidence, options.needs_confidence
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
+    gc.freeze()  # the objects of torch, which take 0.1 s to examine, stay out of later collections of garbage
     began = time.monotonic()
     with ExitStack() as stack:
         output = LineOutput()

@@ -50,7 +50,8 @@ class Protect(Stage):
 
         Numbers and times are written as the target language does, unless the request leaves them as they are.
         """
-        sources = self._sources.get(context.target, set()) if context.locale else set()
+        known = {context.source} if context.source else self._sources.get(context.target, set())
+        sources = known if context.locale else set()
         if self._uses_slots and sources == {"en"}:
             text = with_clear_times(text)
         elif self._uses_slots and base_language(context.target) == "en":

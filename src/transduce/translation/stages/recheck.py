@@ -77,7 +77,7 @@ class Rechecker:
         return by_source[max(by_source, key=lambda source: likelihoods.tempered(detected_code(source)))]
 
     def _sources(self, segment: Segment) -> list[str]:
-        return sorted(self._pipeline.sources(segment.target)) if segment.target else []
+        return sorted(self._pipeline.sources.get(segment.target, ())) if segment.target else []
 
     def _claims(self, segment: Segment, source: str) -> list[Claim]:
         """What a segment states if it is in this language, outside of its required text."""
@@ -118,7 +118,7 @@ class Rechecker:
         if not self._keeps(segment, marked, lacks):
             return None
         (tokens,) = self._target.encode_all([marked], marked=True)
-        return replace(best, tokens=tokens)
+        return best._replace(tokens=tokens)
 
 
 def _with_first(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[Hypothesis]:
