@@ -1,7 +1,7 @@
 """Searches again for outputs that lost a number, a time, a negation or the spelling of a name of their source.
 
-The outputs of a wider search are tried first. If none of them keeps what the best output lost, times, large numbers and
-names are put into slots. An output that cannot be mended stays as it is; `lost_words` reports what it lacks.
+The outputs of a wider search are tried first, unless only names are misspelt. If none of them keeps what the best
+output lost, times, large numbers and names are put into slots. An output that cannot be mended stays as it is; `lost_words` reports what it lacks.
 """
 
 from collections.abc import Sequence
@@ -36,8 +36,9 @@ class Rechecker:
         if not lacking:
             return changed
         beam = _WIDER * config.beam
-        found = yield [segments[i] for i in lacking], replace(config, beam=beam, nbest=beam)
-        for i, wider in zip([*lacking], found, strict=True):
+        others = [i for i, lacks in lacking.items() if any(claim.kind != "name" for claim in lacks)]
+        found = (yield [segments[i] for i in others], replace(config, beam=beam, nbest=beam)) if others else []
+        for i, wider in zip(others, found, strict=True):
             texts = self._target.decode_all([hypothesis.tokens for hypothesis in wider], marked=True)
             complete = (n for n, text in enumerate(texts) if self._keeps(segments[i], text, lacking[i]))
             if (n := next(complete, None)) is not None:
