@@ -24,6 +24,7 @@ SETTING = {
     "opus_mt": ["lines", "lines, beam 4", "threads"],
     "robustness": ["model", "engine", "lines", "beam"],
     "serve": ["model", "sentences", "clients"],
+    "serve_files": ["seconds", "load average before"],
     "serve_load": ["model", "clients", "seconds", "load average before", "load average after"],
     "shakespeare": ["characters", "context", "steps", "threads"],
     "train_gpu": ["vocabulary", "rounds", "batch tokens", "pairs", "steps a round"],
@@ -40,6 +41,7 @@ NEEDS = {
     "imported": "transformers",
     "opus_mt": "transformers",
     "serve": "fastapi",
+    "serve_files": "fastapi",
     "serve_load": "fastapi",
     "translate_ray": "ray",
 }
