@@ -11,6 +11,7 @@ from document_samples import SAMPLES, docx_of, odt_of, paragraph, replace_member
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transduce.deadline import Deadline
 from transduce.documents import package
 from transduce.documents.document import AlignedTranslation, ReadOptions
 from transduce.documents.read import read_document
@@ -102,6 +103,21 @@ def test_broken_encodings() -> None:
 def test_deep_and_broken_xml() -> None:
     assert refusal("xliff", b"<xliff>" + b"<g>" * 300) == "file.xliff: elements are nested more than 256 deep"
     assert refusal("xliff", b"<xliff>\n<file></xliff>") == "file.xliff, line 2: not well-formed XML: mismatched tag"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("docx", docx_of(*[paragraph(run("a"))] * 10)),
+        ("xliff", b"<xliff>" + b"<g/>" * 30 + b"</xliff>"),
+        ("po", b'msgid "a"\nmsgstr ""\n\n' * 20),
+        ("srt", b"00:00:01,000 --> 00:00:02,000\na\n\n" * 20),
+    ],
+)
+def test_a_server_limits_the_objects_of_a_file(kind: str, data: bytes) -> None:
+    read_document(kind, data, "a", ReadOptions("en", "de"))
+    with pytest.raises(DataError, match="more than 25 elements"), Deadline(60, 25).applied():
+        read_document(kind, data, "a", ReadOptions("en", "de"))
 
 
 def test_an_encrypted_package() -> None:

@@ -65,6 +65,9 @@ class Unit:
     layout: Callable[[str], str] = str
     """Breaks a translation into lines: replaces some of its spaces by newlines."""
 
+    def __post_init__(self) -> None:
+        check_deadline(2)  # its texts take more memory than an element
+
     def translated(self, outputs: Sequence[AlignedTranslation]) -> str | None:
         """The source of the unit with these translations of its texts; None if it stays as it is."""
         check_deadline()

@@ -62,7 +62,7 @@ _DEFINITION_LINE = re.compile(r" {0,3}[:~][ \t]+\S.*")
 _INDENTATION = 4
 _NESTING = 8
 """Maximum depth of brackets within brackets: the time for each bracket is proportional to it."""
-_MATH = re.compile(r"\$\$[^$]+\$\$|\$(?!\s)(?:[^$\\\n]|\\.)+(?<!\s)\$(?!\d)")
+_MATH = re.compile(r"\$\$[^$]+\$\$|\$(?!\s)(?:[^$\\\n]++|\\.)++(?<!\s)\$(?!\d)")
 """A formula, as GitHub and Pandoc recognize it: no amounts of dollars."""
 
 

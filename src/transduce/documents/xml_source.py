@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
+from transduce.deadline import check_deadline
 from transduce.errors import DataError
 from transduce.files.pair_formats import not_well_formed, safe_parser
 
@@ -17,14 +18,15 @@ XML_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-
 """How XML declares its encoding."""
 _TOKEN = re.compile(
     r"(?P<other><!--.*?-->|<\?.*?\?>)|<!\[CDATA\[(?P<cdata>.*?)\]\]>|"
-    r"<!DOCTYPE(?:[^\[>\"']|\"[^\"]*\"|'[^']*'|\[.*?\]\s*(?=>))*>|"
-    r"<(?P<closing>/?)(?P<name>[^\s/>]+)(?P<attributes>(?:[^\"'>]|\"[^\"]*\"|'[^']*')*)>|(?P<text>[^<]+)",
+    r"<!DOCTYPE(?:[^\[>\"']++|\"[^\"]*\"|'[^']*'|\[.*?\]\s*(?=>))*+>|"
+    r"<(?P<closing>/?)(?P<name>[^\s/>]+)(?P<attributes>(?:[^\"'>]++|\"[^\"]*+\"|'[^']*+')*+)>|(?P<text>[^<]+)",
     re.DOTALL,
 )
+"""Possessive, because the matcher would keep every character of the attributes to come back to it."""
 _ATTRIBUTE = re.compile(r"""([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
 
 
-@dataclass
+@dataclass(slots=True)
 class XmlText:
     """Text with entities decoded, or (if `text` is None) a comment or a processing instruction."""
 
@@ -33,7 +35,7 @@ class XmlText:
     text: str | None
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """An element; `start`, `inner_start`, `inner_end` and `end` are its places in the source."""
 
@@ -83,6 +85,7 @@ def parse_xml(source: str, name: str) -> Element:
     def deeper(*_: object) -> None:
         nonlocal depth
         depth += 1
+        check_deadline(1)
         if depth > _DEEPEST:
             raise DataError(f"{name}: elements are nested more than {_DEEPEST} deep")
 
@@ -103,6 +106,7 @@ def _tree(source: str) -> Element:
     document = Element("", "", {}, 0, 0)
     open_ = [(document, {"xml": "http://www.w3.org/XML/1998/namespace"})]
     for token in _TOKEN.finditer(source):
+        check_deadline()
         parent, namespaces = open_[-1]
         if token["text"] is not None:
             parent.children.append(XmlText(token.start(), token.end(), html.unescape(token["text"])))

@@ -108,7 +108,7 @@ class DocumentJobs:
     async def _work(self, job: DocumentJob, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work on a document on the thread for its size, in a time that is longer than that for other texts."""
         seconds = min(self._limits.file_seconds, _WORK_FACTOR * self._limits.work_seconds)
-        return await self.workers.lane(job.cost).run(seconds, lambda: work(*args, **kwargs))
+        return await self.workers.lane(job.cost).run(seconds, lambda: work(*args, **kwargs), self._limits.file_elements)
 
     def get(self, name: str) -> DocumentJob:
         """The job with this id; 404 if there is none, or if it was deleted."""

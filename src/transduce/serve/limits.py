@@ -26,6 +26,8 @@ class Limits:
     """Maximum size of a request body with a file to translate."""
     file_characters: int = 1_000_000
     """Maximum number of characters of the texts in a file."""
+    file_elements: int = 500_000
+    """Maximum number of elements in a file; a text counts as two."""
     file_seconds: float = 1_800.0
     """Timeout of the translation of a file."""
     files: int = 8

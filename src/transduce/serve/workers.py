@@ -52,13 +52,14 @@ class Lane:
         self._thread: threading.Thread | None = None
         self._running: tuple[_Work, float] | None = None
 
-    async def run(self, seconds: float, work: Callable[[], T]) -> T:
+    async def run(self, seconds: float, work: Callable[[], T], objects: float = math.inf) -> T:
         """The result of work; HttpError 503 if it is not there in this time, 429 if too much other work waits.
 
-        If the caller is cancelled, or after the time, the work ends at the next check of its deadline.
+        If the caller is cancelled, or after the time, the work ends at the next check of its deadline; it fails if it
+        makes more objects than these.
         """
         loop = asyncio.get_running_loop()
-        deadline = Deadline(seconds)
+        deadline = Deadline(seconds, objects)
         task = _Work(work, deadline, loop, loop.create_future())
         with self._changed:
             if len(self._waiting) >= self._max_waiting:
