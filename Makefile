@@ -16,6 +16,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python .ci/typed.py
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python .ci/structure.py
 	$(BIN)/python docs/figures.py --check

@@ -14,7 +14,7 @@ from transduce.fast import kernels
 from transduce.fast.native.engine import NativeEngine
 from transduce.fast.native.library import load_library
 from transduce.models.decoder_only import DecoderOnly
-from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
+from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.weights_file import RawTensor
 from transduce.nn.linear import Linear
 from transduce.search.decoder import Hypothesis
@@ -114,15 +114,13 @@ def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
     rounded = quantise_in_two_parts if model.config.decoder_cell == "ssru" else quantise_rows
 
     class QuantisedModel(EncoderDecoder):
-        def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-            hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.caches)
-            state.position += 1
+        def logits(self, hidden_RD: Tensor) -> Tensor:
             logits_RV = (rounded(hidden_RD, noise) @ self.quantised_VD.T).float()
-            return logits_RV if self.output_bias_V is None else logits_RV + self.output_bias_V, state
+            return logits_RV if self.output_bias_V is None else logits_RV + self.output_bias_V
 
     result = copy.deepcopy(model)
     result.__class__, result.quantised_VD = QuantisedModel, quantise_rows(result.output_weight_VD.data)
-    result.output_weight_VD.data = result.quantised_VD.float()
+    result.embedding.weight_VD.data = quantise_rows(result.embedding.weight_VD.data).float()
     if result.source_weight_VD is not None:
         result.source_weight_VD.data = quantise_rows(result.source_weight_VD.data).float()
     result.reserve(1024 if model.longest is None else 1)

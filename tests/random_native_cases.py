@@ -46,6 +46,7 @@ from transduce.models.decoder_only import DecoderOnly
 from transduce.models.folder import ModelFolder
 from transduce.models.forced_decoding import Pairs
 from transduce.models.weights_file import Array, Block, Int8Matrix, Shapes, WeightsFile
+from transduce.nn.kinds import PositionKind
 from transduce.nn.segments import pack_tokens
 from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
@@ -168,6 +169,8 @@ def language_model_shapes(config: DecoderOnlyConfig, vocab_size: int) -> Shapes:
 def random_engine(draw: random.Random, library: CDLL, threads: int) -> tuple[NativeEngine, int, int]:
     """An engine and the sizes of its vocabularies of source and target."""
     heads, width = draw.choice([1, 1, 2, 3]), mostly(draw, [1, 2, 4, 8], [12, 16, 32])
+    source_vocab_size = draw.choice([None, None, draw_vocabulary(draw)])
+    positions: PositionKind = draw.choice(["learned", "sinusoidal", "marian", "fairseq"])
     config = EncoderDecoderConfig(
         encoder_layers=draw.randint(1, 2),
         decoder_layers=draw.randint(1, 2),
@@ -175,11 +178,15 @@ def random_engine(draw: random.Random, library: CDLL, threads: int) -> tuple[Nat
         d_ff=mostly(draw, [1, 3, 16, 17], [50, 64, 65, 130]),
         num_heads=heads,
         norm=draw.choice(["pre", "post"]),
-        activation=draw.choice(["relu", "swish"]),
-        positions=draw.choice(["learned", "sinusoidal", "marian"]),
-        max_positions=draw.choice([1, 2, 5, 40]),
+        activation=draw.choice(["relu", "swish", "gelu", "gelu_tanh"]),
+        positions=positions,
+        share_positions=positions != "learned" or draw.random() < 0.5,
+        embedding=draw.choice(["scaled", "plain", "normalized"]),
+        tie_output=draw.random() < 0.7,
+        max_positions=draw.choice([2, 3, 5, 40]),
         output_bias=draw.random() < 0.3,
-        source_vocab_size=draw.choice([None, None, draw_vocabulary(draw)]),
+        source_vocab_size=source_vocab_size,
+        decoder_tag=source_vocab_size is None and draw.random() < 0.5,
         decoder_cell=draw.choice(["attention", "ssru"]),
     )
     vocab_size = draw_vocabulary(draw)

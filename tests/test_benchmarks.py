@@ -30,6 +30,7 @@ SETTING = {
     "train_gpu": ["vocabulary", "rounds", "batch tokens", "pairs", "steps a round"],
     "train_cpu": ["model", "vocabulary", "batch tokens"],
     "train_language_model": ["vocabulary", "length", "windows"],
+    "translate_file": ["model", "lines", "words", "beam", "threads", "rounds"],
     "translate_ray": ["model", "lines", "workers", "rounds", "speed of Ray / plain"],
     "wasm": ["browser", "instructions", "sentences", "rounds"],
 }

@@ -82,10 +82,19 @@ def draw_case(number: int, *, small: bool) -> Case:
     own = random.Random(f"source/{small}/{number}")
     source_vocab_size = own.choice([None, None, 6, 90, 800])  # a vocabulary of the source, smaller or larger
     settings["decoder_cell"] = own.choice(["attention", "attention", "ssru"])
+    later = random.Random(f"later/{small}/{number}")
+    settings["activation"] = later.choice(["relu", "relu", "gelu"])
+    settings["embedding"] = later.choice(["scaled", "scaled", "normalized"])
+    settings["tie_output"] = settings["norm"] == "pre" or later.random() < 0.7
+    settings["share_positions"] = settings["positions"] != "learned" or later.random() < 0.5
+    settings["decoder_tag"] = decoder_tag = source_vocab_size is None and later.random() < 0.5
+    settings["max_positions"] += 2 * decoder_tag
     model = small_model(number, vocab_size, source_vocab_size=source_vocab_size, **settings).eval()
     if settings["norm"] == "pre":
         favour_end(model, draw.choice([0.0, 2.0, 4.0]))
     jobs = [Job(words(longest), words(draw.choice([0, 2, longest]))) for _ in range(number_of_jobs)]
+    if decoder_tag:
+        jobs = [replace(job, tokens=[later.randrange(FIRST_WORD, vocab_size), *job.tokens]) for job in jobs]
     chance = random.Random(f"symbols/{small}/{number}")
     if vocab_size > 5 and chance.random() < 0.7:
         first = chance.randrange(FIRST_WORD, vocab_size - 4)

@@ -57,9 +57,9 @@ def test_texts_that_need_indices_of_more_than_32_bits_are_refused() -> None:
 def test_a_table_of_positions_stays_while_another_thread_may_read_it() -> None:
     engine: Any = native_engine(small_model(max_positions=4))
     table = weakref.ref(engine.weights._kept[-1])
-    address = engine.weights.model.positions
+    address = engine.weights.model.target.positions
     search_all(engine, [Job([5] * 30, [])], SearchConfig(beam=1, max_extra=0))
-    assert engine.weights.model.positions != address  # there is a larger table now
+    assert engine.weights.model.target.positions != address  # there is a larger table now
     assert table() is not None
     assert table().address == address
 

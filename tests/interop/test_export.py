@@ -50,7 +50,7 @@ def test_hugging_face(transduce: Any, trained: Any, tmp_path: Path, lines: list[
         "export", "-m", trained.run, "--to", "hf", "--sentences", "lines.txt", "--out", "hf", cwd=tmp_path
     )
     assert outcome.code == 0, outcome.err
-    assert outcome.out.startswith("hf: Hugging Face (Marian), verified by transformers")
+    assert outcome.out.startswith("hf: Hugging Face, verified by transformers")
     assert "30 of 30 greedy outputs identical" in outcome.out
     tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "hf")
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf")

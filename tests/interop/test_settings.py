@@ -43,11 +43,24 @@ WIDE = {"encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
 BOTH = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2}
 FAIRSEQ = {**BOTH, **WIDE, "decoder_attention_heads": 2}
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+LLAMA = {**SIZES, "max_position_embeddings": 20, "num_key_value_heads": 1}
 TYPES: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "gpt2": ("GPT2Config", ["GPT2LMHeadModel"], {"n_positions": 20, "n_embd": 16, "n_layer": 2, "n_head": 2}),
     "llama": ("LlamaConfig", ["LlamaForCausalLM"], {**SIZES, "max_position_embeddings": 20}),
+    "mistral": ("MistralConfig", ["MistralForCausalLM"], {**LLAMA, "sliding_window": 4}),
+    "qwen2": ("Qwen2Config", ["Qwen2ForCausalLM"], {**LLAMA, "num_key_value_heads": 2}),
+    "qwen3": ("Qwen3Config", ["Qwen3ForCausalLM"], {**LLAMA, "head_dim": 6}),
+    "gemma3_text": (
+        "Gemma3TextConfig", ["Gemma3ForCausalLM"],
+        {**LLAMA, "num_hidden_layers": 3, "head_dim": 6, "sliding_window": 3, "query_pre_attn_scalar": 9,
+         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    ),
     "bert": (
         "BertConfig", ["BertForMaskedLM", "BertForSequenceClassification"], {**SIZES, "max_position_embeddings": 20},
+    ),
+    "xlm-roberta": (
+        "XLMRobertaConfig", ["XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification"],
+        {**SIZES, "max_position_embeddings": 24},
     ),
     "roberta": (
         "RobertaConfig", ["RobertaForMaskedLM", "RobertaForSequenceClassification"],
@@ -60,17 +73,26 @@ TYPES: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     ),
     "bart": ("BartConfig", ["BartForConditionalGeneration"], {**FAIRSEQ, "max_position_embeddings": 20}),
     "marian": ("MarianConfig", ["MarianMTModel"], {**FAIRSEQ, "max_position_embeddings": 20}),
+    "m2m_100": (
+        "M2M100Config", ["M2M100ForConditionalGeneration"], {**FAIRSEQ, "max_position_embeddings": 20},
+    ),
+    "mbart": ("MBartConfig", ["MBartForConditionalGeneration"], {**FAIRSEQ, "max_position_embeddings": 20}),
     "whisper": (
         "WhisperConfig", ["WhisperForConditionalGeneration"],
         {**FAIRSEQ, "max_source_positions": 50, "max_target_positions": 20, "num_mel_bins": 8},
     ),
 }  # fmt: skip
 """The config class, classes of models and small sizes of each type."""
+PAIRS = ("t5", "bart", "marian", "m2m_100", "mbart")
+"""Types that read one text and write another."""
 DRAWN: dict[str, list[Any]] = {
     "activation_function": ACTIVATIONS, "hidden_act": ACTIVATIONS,
     "feed_forward_proj": [*ACTIVATIONS, "gated-gelu", "gated-silu", "gated-relu", "gated-gelu_new"],
     "rope_parameters": [
         {"rope_type": "default", "rope_theta": 500.0}, {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0},
+        {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 16},
+        {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0, "original_max_position_embeddings": 10},
         {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
     ],
     "relative_attention_num_buckets": [4, 8, 15, 16, 64], "relative_attention_max_distance": [9, 20, 64, 1000],
@@ -117,9 +139,9 @@ def small_settings(kind: str, vocabulary: dict[str, int]) -> dict[str, Any]:
         return sizes
     markers = {"bos_token_id": "<s>", "eos_token_id": "</s>", "pad_token_id": "<pad>"}
     settings = {**sizes, "vocab_size": len(vocabulary), **{name: vocabulary[piece] for name, piece in markers.items()}}
-    if kind == "roberta":
+    if kind in ("roberta", "xlm-roberta", "m2m_100"):
         settings["pad_token_id"] = 1
-    if kind in ("t5", "bart", "marian", "whisper"):
+    if kind in (*PAIRS, "whisper"):
         settings["decoder_start_token_id"] = vocabulary["<s>"]
     return settings
 
@@ -143,7 +165,7 @@ def run(kind: str, model: Any, vocabulary: dict[str, int]) -> Tensor:
             frames = 2 * model.config.max_source_positions
             mel = torch.randn(1, model.config.num_mel_bins, frames, generator=generator)
             logits = model(input_features=mel, decoder_input_ids=target).logits
-        elif kind in ("t5", "bart", "marian"):
+        elif kind in PAIRS:
             logits = model(input_ids=ids, decoder_input_ids=target).logits
         else:
             logits = model(input_ids=ids).logits
@@ -175,7 +197,7 @@ def run_ours(kind: str, saved: SavedModel, vocabulary: dict[str, int]) -> Tensor
                 hidden = model(Batch.of(src=[[0]], tgt=[target]))
             finally:
                 model._read_source = read  # type: ignore[method-assign]
-        elif kind in ("t5", "bart", "marian"):
+        elif kind in PAIRS:
             hidden = model(Batch.of(src=[ids], tgt=[target]))
         else:
             hidden = model(Batch.of(text=[ids]))
@@ -243,7 +265,16 @@ def test_random_settings(kind: str, tokenizer: Any, tmp_path: Path) -> None:
         ("llama", {"hidden_act": "gelu_new"}, None),
         ("llama", {"attention_bias": True}, None),
         ("llama", {"mlp_bias": True}, None),
-        ("llama", {"rope_parameters": DRAWN["rope_parameters"][1]}, "config.json: rotary positions of type 'linear' "),
+        ("llama", {"rope_parameters": DRAWN["rope_parameters"][1]}, None),
+        ("llama", {"rope_parameters": DRAWN["rope_parameters"][2]}, None),
+        ("llama", {"rope_parameters": DRAWN["rope_parameters"][3]}, "config.json: rotary positions of type 'yarn' "),
+        ("mistral", {"sliding_window": None}, None),
+        ("mistral", {"sliding_window": 2}, None),
+        ("qwen2", {}, None),
+        ("qwen3", {"attention_bias": True}, None),
+        ("gemma3_text", {}, None),
+        ("gemma3_text", {"final_logit_softcapping": 30.0}, "config.json: final_logit_softcapping = 30.0 is not a known"),
+        ("xlm-roberta", {}, None),
         ("bert", {"is_decoder": True}, "config.json: is_decoder = true cannot be imported, only false"),
         ("roberta", {"hidden_act": "gelu_new"}, "config.json: hidden_act = 'gelu_new' cannot be imported, only gelu"),
         ("vit", {"image_size": [8, 12]}, None),
@@ -265,6 +296,11 @@ def test_random_settings(kind: str, tokenizer: Any, tmp_path: Path) -> None:
             "config.json: encoder_ffn_dim = 24 and decoder_ffn_dim = 8 cannot be",
         ),
         ("marian", {"tie_word_embeddings": False}, None),
+        ("m2m_100", {"scale_embedding": False}, None),
+        ("m2m_100", {"tie_word_embeddings": False}, None),
+        ("m2m_100", {"pad_token_id": 5}, "config.json: pad_token_id = 5 cannot be imported, only 1"),
+        ("mbart", {"scale_embedding": True}, None),
+        ("mbart", {"scale_embedding": True, "tie_word_embeddings": False}, None),
     ],
 )
 def test_settings_that_change_what_is_computed(

@@ -12,7 +12,7 @@ def info(
     as_json: JsonOption = False,
 ) -> None:
     """Print what is known of a model: notes, scores, data, sizes."""
-    from transduce.files.languages import describe_directions
+    from transduce.files.languages import describe_directions, directions_of
     from transduce.files.texts import one_line
     from transduce.models.folder import WEIGHTS, find_model, read_card, read_notes
     from transduce.models.weights_file import count_parameters
@@ -36,7 +36,7 @@ def info(
     if as_json:
         print(json.dumps(table, indent=1, ensure_ascii=False))
         return
-    if directions := facts.get("directions"):
+    if directions := directions_of(facts):
         table["directions"] = describe_directions(directions)
     for line in [*notes.strip().splitlines(), ""] if notes else []:
         print(wrapped(one_line(line)))
@@ -47,12 +47,14 @@ def info(
 
 def _confidence(facts: dict[str, Any]) -> dict[str, str]:
     """For which target languages the confidence of translations is calibrated; empty if the model has another task."""
+    from transduce.files.languages import directions_of
+
     if facts.get("task", "translate") != "translate":
         return {}
     calibrated = facts.get("confidence", {})
     if not calibrated or not facts.get("tagged"):
         return {"confidence": "calibrated" if calibrated else "not calibrated"}
-    missing = sorted({target for _, target in facts["directions"]} - calibrated.keys())
+    missing = sorted({target for _, target in directions_of(facts)} - calibrated.keys())
     not_for = f", not to {', '.join(missing)}" if missing else ""
     return {"confidence": f"calibrated for translations to {', '.join(sorted(calibrated))}{not_for}"}
 

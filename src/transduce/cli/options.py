@@ -34,13 +34,13 @@ def complete_models(incomplete: str) -> list[str]:
 
 def _languages(ctx: typer.Context, side: int) -> list[tuple[str, str]]:
     """The source (0) or target (1) languages of the model that the command line names."""
-    from transduce.files.languages import language_name
+    from transduce.files.languages import directions_of, language_name
     from transduce.models.folder import find_model, read_card
 
     model = ctx.params.get("model")
     with suppress(TransduceError):
         folder = find_model(Path(model[0] if isinstance(model, list | tuple) else model) if model else None)
-        codes = sorted({pair[side] for pair in read_card(folder)["facts"].get("directions", ())})
+        codes = sorted({pair[side] for pair in directions_of(read_card(folder)["facts"])})
         return [(code, language_name(code)) for code in codes]
     return []
 

@@ -73,10 +73,11 @@ def pick_decoder(name: str, model: "Model", threads: int | None = None) -> Decod
     if not isinstance(model, DecoderOnly):
         reason = f"no generation with models of the architecture {model.config.architecture}"
     elif name in ("auto", "native") and model.device_type == "cpu":
-        from transduce.fast.native.language_model import NativeLanguageModel
+        from transduce.fast.native.language_model import NativeLanguageModel, language_model_limits
         from transduce.fast.native.library import load_library
 
-        if library := load_library():
+        reason = language_model_limits(model.config)
+        if reason is None and (library := load_library()):
             return NativeLanguageModel(model, library, threads or _cores())
     if name == "native":
         raise _refusal(name, reason)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -35,10 +35,35 @@ LANGUAGE_ALIASES = {
 Direction = tuple[str, str]
 """The code of the source language and of the target language."""
 
+_MOST_NAMED = 12
+"""Languages or directions that a message names."""
 _CODE = "[a-z]{2,3}(?:-(?:[A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3}))?"
 _DIRECTION = re.compile(f"({_CODE})-({_CODE})")
 _PAIR_IN_NAME = re.compile(r"(?<![A-Za-z0-9])([a-z]{2})[-_]([a-z]{2})(?![A-Za-z0-9])")
 _TEXT_SUFFIX = ".txt"
+
+
+class TargetLanguage(str):
+    """The code of a target language that also tells the source language, for models that read the tags of both."""
+
+    source: str
+
+    def __new__(cls, code: str, source: str = "") -> "TargetLanguage":
+        target = super().__new__(cls, code)
+        target.source = source
+        return target
+
+
+def source_of(target: str | None) -> str | None:
+    """The source language that a target language tells."""
+    return target.source if isinstance(target, TargetLanguage) else None
+
+
+def directions_of(facts: Mapping[str, Any]) -> list[Direction]:
+    """The directions that the card of a model tells: a list, or all pairs of its languages."""
+    codes = facts.get("languages", {})
+    every = [(source, target) for source in codes for target in codes if source != target]
+    return [(source, target) for source, target in facts.get("directions", [])] or every
 
 
 def base_language(language: str | None) -> str | None:
@@ -62,8 +87,20 @@ def parse_direction(name: str) -> Direction:
 
 
 def describe_directions(directions: Sequence[Direction]) -> str:
-    """Directions for messages: "en to de, de to en"."""
+    """Directions for messages: "en to de, de to en"; of many, the languages."""
+    if len(directions) > _MOST_NAMED:
+        sources, targets = (dict.fromkeys(side) for side in zip(*directions, strict=True))
+        named = (
+            sources if set(sources) == set(targets) else [*sources, *(code for code in targets if code not in sources)]
+        )
+        return f"any of {len(sources)} languages to any of {len(targets)} ({name_some([*named])})"
     return ", ".join(f"{source} to {target}" for source, target in directions)
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Names for messages, of which only the first are listed if there are many."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def language_name(code: str) -> str:
@@ -111,7 +148,7 @@ def choose_target(directions: Sequence[Direction], source: str | None, target: s
         raise DataError(f"this model does not translate {requested}; it translates {describe_directions(directions)}")
     targets = list(dict.fromkeys(pair[1] for pair in possible))
     if len(targets) > 1:
-        raise DataError(f"this model translates to {', '.join(targets)}; choose the target language (to)")
+        raise DataError(f"this model translates to {name_some(targets)}; choose the target language (to)")
     return targets[0]
 
 
@@ -123,22 +160,43 @@ class ModelLanguages:
     """Whether a tag selects the target language, as in multilingual models."""
     default_to: str | None = None
     """The target language that `transduce translate` takes if none is named and there are several."""
+    source_tags: bool = False
+    """Whether a tag tells the source language as well, as in M2M-100."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The model's names of its languages by our codes, if they differ: eng_Latn of NLLB is en."""
 
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any]) -> "ModelLanguages":
         """The languages that the card of a model tells."""
-        directions = [(source, target) for source, target in facts.get("directions", [])]
-        return cls(directions, bool(facts.get("tagged")), facts.get("default_to"))
+        tags = bool(facts.get("tagged")), facts.get("default_to"), bool(facts.get("source_tags"))
+        return cls(directions_of(facts), *tags, facts.get("languages", {}))
+
+    def code(self, name: str | None) -> str | None:
+        """Our code of a language that a request may call by the model's name for it, or by another code."""
+        if name is None or not self.names or name in self.names:
+            return name
+        codes = [code for code, own in self.names.items() if name.replace("-", "_") == own]
+        codes = codes or [code for code in self.names if base_language(code) == base_language(name)]
+        if len(codes) > 1:
+            raise DataError(f"{name} is several languages of this model; choose {' or '.join(codes)}")
+        return codes[0] if codes else name
 
     def target(self, to: str | None, source: str | None = None) -> str | None:
         """The target language of a request; None if it is not known.
 
         Raises a DataError if the model does not translate to that language (from `source`), or if it has several target
-        languages and none is requested.
+        languages and none is requested. If the model reads the source language as well, the result tells it, if it is
+        known.
         """
+        source, to = self.code(source or source_of(to)), self.code(to)
         if not self.tagged and to is None and source is None:
             return self.directions[0][1] if len(self.directions) == 1 else None
-        return choose_target(self.directions, source, to)
+        target = choose_target(self.directions, source, to)
+        if not self.source_tags or target is None:
+            return target
+        sources = {known for known, other in self.directions if other == target}
+        source = sources.pop() if len(sources) == 1 else source
+        return TargetLanguage(target, source) if source else target
 
 
 def _plain_name(name: str) -> str:

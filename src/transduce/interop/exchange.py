@@ -36,7 +36,10 @@ SOURCE_EMBEDDING = "model.encoder.embed_tokens.weight"
 """Name in transformers of the source's embeddings, if they are its own."""
 POSITIONS = 1024
 """Number of sinusoids in an export: they have no limit of their own."""
-_COMMON = {"decoder_cell": "attention", "norm_type": "layer", "bias": True, "source": "text", "share_positions": True}
+_COMMON = {
+    "decoder_cell": "attention", "norm_type": "layer", "bias": True, "source": "text", "share_positions": True,
+    "decoder_tag": False,
+}  # fmt: skip
 """Settings that exporters can express, unless they allow others."""
 
 
@@ -135,8 +138,11 @@ class Exporter:
     def usage(self, exported: Exported, name: str) -> str:
         """An example in Python of the use of an exported folder."""
         source, target = exported.direction or ("", "")
-        search, names = exported.search, self.names(exported)
-        return Template(_formats()[self.format]["usage"]).substitute(
+        search, names, table = exported.search, self.names(exported), self.format
+        if exported.facts.get("source_tags"):
+            tags, table = exported.vocabulary.tags, f"{self.format}_multilingual"
+            source, target = tags.get(source, next(iter(tags.values()))), tags.get(target, [*tags.values()][-1])
+        return Template(_formats()[table]["usage"]).substitute(
             names, name=name, example=repr(exported.example), beam=search.beam, penalty=search.length_penalty,
             source=source, target=target,
         )  # fmt: skip

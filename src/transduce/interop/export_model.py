@@ -15,7 +15,7 @@ from transduce.data.batch import Batch
 from transduce.disk import atomic_folder
 from transduce.errors import ConfigError, ModelError
 from transduce.features import Registry
-from transduce.files.languages import Direction, choose_target, describe_directions
+from transduce.files.languages import Direction, TargetLanguage, choose_target, describe_directions, directions_of
 from transduce.interop.exchange import CARD, ORIGINAL_NOTES, VOCABULARY, Consumer, Exported, Exporter
 from transduce.interop.import_model import import_model
 from transduce.interop.vocabulary import export_vocabulary, typed_tag
@@ -94,7 +94,7 @@ def export_model(
     try:
         model = exporter.check(saved.model)
         tagged = bool(facts.get("tagged"))
-        languages = sorted({target for _, target in facts.get("directions", [])}) if tagged else []
+        languages = sorted({code for pair in directions_of(facts) for code in pair}) if tagged else []
         vocabulary = export_vocabulary(saved.tokenizer, languages)
     except ModelError as error:
         raise ModelError(f"{folder}: {error}") from None
@@ -126,7 +126,7 @@ def export_model(
 
 def _direction(facts: dict[str, Any], source: str | None, target: str | None, *, required: bool) -> Direction | None:
     """The languages of the export; None if the model has several directions and none is chosen."""
-    directions = [(a, b) for a, b in facts.get("directions", [])]
+    directions = directions_of(facts)
     if not directions and source and target:
         return source, target  # the model does not tell
     if source or target:
@@ -143,11 +143,17 @@ def _common_limits(exported: Exported) -> list[str]:
     """What differs in every other toolkit, as sentences."""
     facts, tags = exported.facts, exported.vocabulary.tags
     limits = []
-    if tags and exported.direction is None:
+    if facts.get("source_tags"):
+        limits.append(
+            "The tokenizer's src_lang is the language of the source, and forced_bos_token_id that of the output."
+        )
+    elif tags and exported.direction is None:
         written = ", ".join(f"`{tag}`" for tag in tags.values())
         limits.append(f"A tag and a space before every source select the target language: {written}.")
     if facts.get("by_sentence"):
         limits.append("The model translates single sentences: split texts into sentences before they are translated.")
+    if facts.get("context"):
+        limits.append("The sentence before, which the model can read (data.context), is not given to it.")
     limits.append(
         f"Sources above {exported.max_source_length} tokens are neither split nor refused; the model was not trained "
         "with them."
@@ -162,7 +168,7 @@ def _common_limits(exported: Exported) -> list[str]:
 
 def _readme(exported: Exported, exporter: Exporter, name: str, verified: Verification, notes: str) -> str:
     """The content of README.md; `notes` is that of the original."""
-    directions = [(a, b) for a, b in exported.facts.get("directions", [])]
+    directions = directions_of(exported.facts)
     if exported.direction:
         directions = [exported.direction]
     languages = sorted({code for pair in directions for code in pair})
@@ -209,6 +215,8 @@ class Samples:
 
 def make_samples(exported: Exported, texts: Sequence[str]) -> Samples:
     """Translate the sentences with the original; if it has several target languages, each in turn."""
+    if exported.facts.get("source_tags"):
+        return _multilingual_samples(exported, texts)
     targets: list[str | None] = [*sorted(exported.vocabulary.tags)] or [None]
     if exported.direction and exported.vocabulary.tags:
         targets = [exported.direction[1]]
@@ -218,6 +226,17 @@ def make_samples(exported: Exported, texts: Sequence[str]) -> Samples:
         text if language is None else f"{typed_tag(language)} {text}"
         for text, language in zip(texts, languages, strict=True)
     ]
+    sources = exported.tokenizer.encode_all(marked, marked=True)
+    return Samples(typed, sources, *greedy(exported.model, sources))
+
+
+def _multilingual_samples(exported: Exported, texts: Sequence[str]) -> Samples:
+    """The same for a model that reads both languages; its codes of them begin the text that is typed."""
+    names, directions = exported.vocabulary.tags, [exported.direction or pair for pair in directions_of(exported.facts)]
+    step = max(1, len(directions) // len(texts))
+    pairs = [directions[n * step % len(directions)] for n in range(len(texts))]
+    marked = [mark(text, TargetLanguage(target, source)) for text, (source, target) in zip(texts, pairs, strict=True)]
+    typed = [f"{names[source]} {names[target]} {text}" for text, (source, target) in zip(texts, pairs, strict=True)]
     sources = exported.tokenizer.encode_all(marked, marked=True)
     return Samples(typed, sources, *greedy(exported.model, sources))
 
@@ -283,10 +302,17 @@ class OwnReader:
         self._model, self._tokenizer = saved.model, saved.tokenizer
 
     def logits(self, text: str, output: Sequence[int]) -> Tensor:
-        return forced_logits(self._model, self._tokenizer.encode(text), output)
+        return forced_logits(self._model, self._encode(text), output)
 
     def translate(self, texts: Sequence[str], limits: Sequence[int]) -> list[list[int]]:
-        return greedy(self._model, self._tokenizer.encode_all(texts))[0]
+        return greedy(self._model, [self._encode(text) for text in texts])[0]
+
+    def _encode(self, text: str) -> list[int]:
+        if not (names := getattr(self._tokenizer, "languages", {})):
+            return self._tokenizer.encode(text)
+        source, target, rest = text.split(" ", 2)
+        codes = {name: code for code, name in names.items()}
+        return self._tokenizer.encode_all([mark(rest, TargetLanguage(codes[target], codes[source]))], marked=True)[0]
 
 
 def _at(text: str) -> str:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from transduce.errors import ModelError
+from transduce.interop.multilingual import MULTILINGUAL
 from transduce.models.decoder_only import DecoderOnlyConfig
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
@@ -35,6 +36,14 @@ _ACTIVATIONS = {
     "swish": "swish",
 }  # fmt: skip
 _GATED = {"gelu_new": "geglu", "gelu_pytorch_tanh": "geglu", "silu": "swiglu", "swish": "swiglu"}
+_ROTARY_SCALING = {
+    "default": {}, "linear": {"factor": "rotary_factor"},
+    "llama3": {
+        "factor": "rotary_factor", "low_freq_factor": "rotary_low", "high_freq_factor": "rotary_high",
+        "original_max_position_embeddings": "rotary_original",
+    },
+}  # fmt: skip
+"""The ways of scaling rotary positions, with our settings."""
 _TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "a table"}
 _JOINED = ("read", "only", "aliases", "fields", "fixed")
 _TOLERANCE = 1e-2
@@ -48,6 +57,8 @@ def type_table(kind: str) -> dict[str, Any]:
     table: dict[str, Any] = tables[kind]
     base = tables.get(table.get("same", ""), {})
     joined = {name: {**base.get(name, {}), **table.get(name, {})} for name in _JOINED}
+    for removed in table.get("removed", []):
+        joined["read"].pop(removed, None)
     groups = [*tables["ignored"], *base.get("ignored", []), *table.get("ignored", [])]
     return {**base, **table, **joined, "ignored": {name for group in groups for name in group["names"]}}
 
@@ -118,6 +129,10 @@ class _Weights:
             raise ModelError(f"it has no weight {name}, which its settings require")
         self._used.add(name)
         return self._weights[name]
+
+    def find(self, name: str) -> Tensor:
+        """The weight, or a zero if there is none."""
+        return self[name] if name in self else torch.zeros(1)
 
     @property
     def count(self) -> int:
@@ -205,25 +220,73 @@ def _gpt2(settings: Settings, weights: _Weights) -> Converted:
     return config, ours
 
 
-def _llama(settings: Settings, weights: _Weights) -> Converted:
-    rope = {"rope_theta": settings["rope_theta"], **settings["rope_scaling"], **settings["rope_parameters"]}
+def _rotary(settings: Settings) -> dict[str, Any]:
+    """Our settings of rotary positions; layers with a window may have others than the rest (Gemma 3)."""
+    parameters, scaling = settings["rope_parameters"], settings["rope_scaling"]
+    local: dict[str, Any] = {}
+    if "full_attention" in parameters or "rope_local_base_freq" in settings:
+        table = {
+            "rope_theta": settings.get("rope_local_base_freq", 10_000.0),
+            **parameters.get("sliding_attention", {}),
+        }
+        if table.pop("rope_type", "default") != "default" or table.keys() != {"rope_theta"}:
+            raise ModelError(f"config.json: rotary positions of local layers with {[*table]!s:.60} cannot be imported")
+        local = {"local_rotary_base": float(table["rope_theta"])}
+        parameters = parameters.get("full_attention", parameters)
+    rope = {"rope_theta": settings["rope_theta"], **scaling, **parameters}
     base, kind = rope.pop("rope_theta"), rope.pop("rope_type", rope.pop("type", "default"))
-    if kind != "default" or rope:
+    names = _ROTARY_SCALING.get(kind, {})
+    if kind not in _ROTARY_SCALING or not rope.keys() <= names.keys():
         raise ModelError(f"config.json: rotary positions of type {kind!r:.40} with {[*rope]!s:.60} cannot be imported")
+    if missing := names.keys() - rope.keys():
+        raise ModelError(f"config.json: rotary positions of type {kind!r:.40} need {min(missing)}")
+    values = {names[name]: value for name, value in rope.items()}
+    return local | values | {"rotary_base": base, "rotary_scaling": "none" if kind == "default" else kind}
+
+
+def _window(settings: Settings) -> dict[str, Any]:
+    """Our settings of sliding windows: of all layers, or of all but every so manieth one."""
+    used, window = settings.get("use_sliding_window", True), settings.get("sliding_window") or None
+    kinds = settings.get("layer_types") or []
+    if not used or window is None or (kinds and "sliding_attention" not in kinds):
+        return {}
+    count = settings["num_hidden_layers"]
+    if not kinds:
+        every = settings.get("sliding_window_pattern", settings.get("_sliding_window_pattern", 0))
+        if settings["model_type"] in ("qwen2", "qwen3"):
+            raise ModelError("config.json: use_sliding_window = true needs layer_types")
+        return {"window": window, "global_every": every}
+    whole = [number for number, kind in enumerate(kinds, start=1) if kind == "full_attention"]
+    every = whole[0] if whole else 0
+    if len(kinds) != count or whole != ([*range(every, count + 1, every)] if every else []):
+        raise ModelError("config.json: layer_types cannot be imported, only a window in all layers but every N-th")
+    return {"window": window, "global_every": every}
+
+
+def _llama(settings: Settings, weights: _Weights) -> Converted:
+    """Llama and its relatives: Mistral, Qwen2, Qwen3 and Gemma 3."""
+    kind, rotary = settings["model_type"], _rotary(settings)
+    window, gemma = _window(settings), kind == "gemma3_text"
+    if not window:
+        rotary.pop("local_rotary_base", None)
     embedding_VD, width = weights["embed_tokens.weight"], settings["head_dim"] or None
     output = weights.output("lm_head.weight", embedding_VD, tied=settings["tie_word_embeddings"])
-    bias = settings["attention_bias"] or settings["mlp_bias"]
+    bias = settings.get("attention_bias", kind == "qwen2") or settings.get("mlp_bias", False)
     config = DecoderOnlyConfig(
-        **_same(settings), kv_heads=settings["num_key_value_heads"] or None, d_k=width, d_v=width, rotary_base=base,
+        **_same(settings), kv_heads=settings["num_key_value_heads"] or None, d_k=width, d_v=width, **rotary, **window,
         max_positions=min(settings["max_position_embeddings"], 2**16),  # rotations have no limit
         activation=_activation(settings["hidden_act"], _GATED), bias=bias, tie_output=not output,
     )  # fmt: skip
-    return config, {
-        "embedding.weight_VD": embedding_VD,
-        **weights.take(_layers("decoder", "layers", config.layers, type_table("llama")["layer"]), zero_bias=bias),
+    ours = {
+        **weights.take(_layers("decoder", "layers", config.layers, type_table(kind)["layer"]), zero_bias=bias),
         **weights.take([("decoder_norm", ("norm",))]),
-        **output,
     }
+    if gemma:  # its norms multiply by 1 + weight, and its scores have a scale of their own
+        scale = math.sqrt(config.head_widths[0] / settings["query_pre_attn_scalar"])
+        for name, x in ours.items():
+            if name.endswith("norm.weight"):
+                ours[name] = (1 + x) * (scale if name.endswith("q_norm.weight") else 1)
+    return config, {"embedding.weight_VD": embedding_VD, **ours, **output}
 
 
 def _same(settings: Settings) -> dict[str, Any]:
@@ -234,7 +297,7 @@ def _same(settings: Settings) -> dict[str, Any]:
 
 def _bert(settings: Settings, weights: _Weights) -> Converted:
     """BERT, RoBERTa and models of their form, with a head for masked tokens, for classes, or none."""
-    roberta = settings["model_type"] == "roberta"
+    roberta = settings["model_type"] in ("roberta", "xlm-roberta")
     pooler, classes = ("classifier.dense", "classifier.out_proj") if roberta else ("pooler.dense", "classifier")
     classifier = f"{classes}.weight" in weights
     head, norm = ("lm_head", "layer_norm") if roberta else ("cls.predictions", "transform.LayerNorm")
@@ -355,31 +418,52 @@ def _fairseq_embeddings(settings: Settings, weights: _Weights) -> dict[str, Tens
     )
     ours = {
         "embedding.weight_VD": embedding_VD,
-        "output.bias_V": weights["final_logits_bias"].flatten(),
         **weights.output("lm_head.weight", embedding_VD, tied=settings["tie_word_embeddings"]),
     }
+    if settings["model_type"] not in MULTILINGUAL or weights.find("final_logits_bias").any():
+        ours["output.bias_V"] = weights["final_logits_bias"].flatten()
     return ours if torch.equal(source_VD, embedding_VD) else {**ours, "source_weight_VD": source_VD}
 
 
 def _bart(settings: Settings, weights: _Weights) -> Converted:
+    """BART, and mBART, whose norms are before the sub-layers."""
     tables = {side: weights[f"{side}.embed_positions.weight"][2:] for side in ("encoder", "decoder")}
     ours = _fairseq_embeddings(settings, weights)
+    config = EncoderDecoderConfig(
+        **_fairseq_settings(settings) | {"output_bias": "output.bias_V" in ours}, max_positions=len(tables["encoder"]),
+        embedding="normalized", tie_output="output.weight_VD" not in ours,
+    )  # fmt: skip
+    ours |= weights.take(fairseq_modules(config), zero_bias=True)
     if settings["scale_embedding"]:
         scale = math.sqrt(settings["d_model"])
-        ours.setdefault("output.weight_VD", ours["embedding.weight_VD"])
         ours |= {name: ours[name] * scale for name in ("embedding.weight_VD", "source_weight_VD") if name in ours}
-    config = EncoderDecoderConfig(
-        **_fairseq_settings(settings), max_positions=len(tables["encoder"]), embedding="normalized",
-        tie_output="output.weight_VD" not in ours,
-    )  # fmt: skip
+        if config.tie_output:  # the last norm undoes the scale for the output projection
+            ours |= {name: ours[name] / scale for name in last_norm(config)}
     return config, {
         **ours,
         "source_embedding.positions.table_TD": tables["encoder"],
         "embedding.positions.table_TD": tables["decoder"],
         **weights.take([("source_embedding.norm", ("encoder.layernorm_embedding",))]),
         **weights.take([("embedding.norm", ("decoder.layernorm_embedding",))]),
-        **weights.take(fairseq_modules(config), zero_bias=True),
     }
+
+
+def last_norm(config: EncoderDecoderConfig) -> list[str]:
+    """The weights of the norm before the output projection."""
+    norm = "decoder_norm" if config.norm == "pre" else f"decoder.{config.decoder_layers - 1}.residuals.2.norm"
+    return [f"{norm}.weight", f"{norm}.bias"]
+
+
+def _m2m(settings: Settings, weights: _Weights) -> Converted:
+    """M2M-100 and NLLB."""
+    if settings["pad_token_id"] != 1:  # positions are counted from there
+        raise ModelError(f"config.json: pad_token_id = {settings['pad_token_id']} cannot be imported, only 1")
+    ours = _fairseq_embeddings(settings, weights)
+    config = EncoderDecoderConfig(
+        **_fairseq_settings(settings), tie_output="output.weight_VD" not in ours,
+        embedding="scaled" if settings["scale_embedding"] else "plain",
+    )  # fmt: skip
+    return config, ours | weights.take(fairseq_modules(config), zero_bias=True)
 
 
 def _marian(settings: Settings, weights: _Weights) -> Converted:
@@ -448,11 +532,16 @@ def opus_sinusoids(length: int, d_model: int) -> Tensor:
 
 
 CONVERTERS: dict[str, Callable[[Settings, _Weights], Converted]] = {
-    "bart": _bart, "bert": _bert, "gpt2": _gpt2, "llama": _llama, "marian": _marian, "roberta": _bert, "t5": _t5,
-    "transformer": _marian, "vit": _vit, "whisper": _whisper,
+    "bart": _bart, "bert": _bert, "gemma3_text": _llama, "gpt2": _gpt2, "llama": _llama, "m2m_100": _m2m, "marian": _marian, "mbart": _bart,
+    "mistral": _llama, "qwen2": _llama, "qwen3": _llama, "roberta": _bert, "t5": _t5, "transformer": _marian, "vit": _vit, "whisper": _whisper,
+    "xlm-roberta": _bert,
 }  # fmt: skip
 """The type in `config.json`, and its converter."""
+LANGUAGE_MODELS = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma3_text")
+MASKED_MODELS = ("bert", "roberta", "xlm-roberta")
 _PREFIXES = {
-    "gpt2": "transformer.", "t5": "", **dict.fromkeys(("llama", "bart", "marian", "transformer", "whisper"), "model."),
+    "gpt2": "transformer.", "t5": "",
+    **dict.fromkeys(("llama", "bart", "marian", "transformer", "whisper", "m2m_100", "mbart"), "model."),
+    **dict.fromkeys(("mistral", "qwen2", "qwen3", "gemma3_text"), "model."), "xlm-roberta": "roberta.",
 }  # fmt: skip
 """What the names of weights may begin with; in other types, it is the type."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.files.languages import is_language_code
+from transduce.interop import multilingual_export
 from transduce.interop.exchange import (
     SOURCE_EMBEDDING,
     Consumer,
@@ -29,6 +30,7 @@ from transduce.interop.exchange import (
     write_json,
 )
 from transduce.interop.family import complete_settings, opus_sinusoids
+from transduce.interop.multilingual_export import ACTIVATIONS
 from transduce.interop.vocabulary import read_json, read_tokenizer
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import read_notes
@@ -39,7 +41,6 @@ from transduce.nn.kinds import ADDED
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 HUGGING_FACE = "Hugging Face"
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "swish": "swish"}
 _EPSILON = 1e-5
 """Number that the norms of Marian in transformers add to the variance."""
 _WEIGHTS, _INDEX, _PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
@@ -97,6 +98,8 @@ def _read_safetensors(folder: Path) -> dict[str, Tensor]:
 
 
 def check(model: Model) -> EncoderDecoder:
+    if getattr(model.config, "decoder_tag", False):
+        return multilingual_export.check(model)
     return require_exportable(
         model, "Hugging Face's Marian", norm=("post",), activation=tuple(ACTIVATIONS), embedding=("scaled", "plain"),
         positions=ADDED,
@@ -156,6 +159,9 @@ def their_ids(order: Sequence[int]) -> dict[int, int]:
 
 def write(exported: Exported, folder: Path) -> None:
     model = exported.model
+    if model.config.decoder_tag:
+        multilingual_export.write(exported, folder)
+        return
     order = marian_order(model)
     weights = transformers_weights(model, lambda ours: _to_marian(ours, model.config))
     if (table_TD := _positions(model)) is not None:
@@ -234,6 +240,8 @@ def consumer(exported: Exported, folder: Path) -> Consumer | None:
         import transformers
     except ImportError:
         return None
+    if exported.model.config.decoder_tag:
+        return multilingual_export.MultilingualConsumer(transformers, folder, exported)
     return _Transformers(transformers, folder, exported.model)
 
 
@@ -272,7 +280,9 @@ class _Transformers:
 
 
 def limits(exported: Exported) -> list[str]:
-    found = []
+    found: list[str] = []
+    if exported.model.config.decoder_tag:
+        return found
     if not exported.model.config.zero_start:
         found.append(
             "`ct2-transformers-converter` starts every output from a zero vector, which this model was not trained "

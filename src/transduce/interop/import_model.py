@@ -12,15 +12,16 @@ from torch import Tensor
 
 from transduce.disk import atomic_folder
 from transduce.errors import ConfigError, ModelError
-from transduce.files.languages import LANGUAGES, Direction, base_language, is_language_code
+from transduce.files.languages import LANGUAGES, Direction, base_language, directions_of, is_language_code
 from transduce.interop.argos import find_argos, read_argos
 from transduce.interop.ctranslate2 import read_ctranslate2
 from transduce.interop.exchange import CARD, ORIGINAL_NOTES, VOCABULARY, Original
-from transduce.interop.family import convert
+from transduce.interop.family import LANGUAGE_MODELS, MASKED_MODELS, convert
 from transduce.interop.gguf import read_gguf
 from transduce.interop.huggingface import HUGGING_FACE, from_marian, read_huggingface
 from transduce.interop.imported_tokenizers import ImportedTokenizer, SentencePiecePair
 from transduce.interop.marian import find_marian, read_marian
+from transduce.interop.multilingual import MULTILINGUAL
 from transduce.interop.onnx import ENCODER, read_onnx
 from transduce.interop.vocabulary import read_json, reorder_vocabulary, restore_vocabulary
 from transduce.models.encoder_decoder import EncoderDecoderConfig
@@ -34,7 +35,7 @@ from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 from transduce.tokenizers.tokenizer import BOS, EOS
 
 _TASKS = {
-    "gpt2": "language_model", "llama": "language_model", "bert": "masked", "roberta": "masked", "vit": "classify",
+    **dict.fromkeys(LANGUAGE_MODELS, "language_model"), **dict.fromkeys(MASKED_MODELS, "masked"), "vit": "classify",
     "whisper": "transcribe",
 }  # fmt: skip
 _MULTILINGUAL = 51865
@@ -118,7 +119,8 @@ def _converted(original: Original) -> tuple[ModelConfig, dict[str, Tensor], Impo
         start_D = weights["embedding.weight_VD"][BOS]
         if original.settings.get("start_from_zero"):
             start_D.zero_()
-        config = replace(config, zero_start=not start_D.any())
+        has_tags = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
+        config = replace(config, zero_start=not start_D.any(), decoder_tag=has_tags)
     return config, weights, original.tokenizer
 
 
@@ -151,8 +153,10 @@ def _facts(original: Original, model: Model, path: Path) -> dict[str, Any]:
         facts |= {"task": "classify", "labels": [str(label) for label in labels.values()]}
     if isinstance(model.config, EncoderOnlyConfig):
         facts |= _sentence_encoder(path, facts["max_length"])
-    if kind in ("marian", "transformer"):
+    if kind in ("marian", "transformer", *MULTILINGUAL):
         facts["by_sentence"] = True
+    if isinstance(original.tokenizer, ImportedTokenizer) and original.tokenizer.languages:
+        facts |= {"tagged": True, "source_tags": True, "languages": dict(original.tokenizer.languages)}
     if kind == "whisper":
         facts["transcribe"] = _transcription(original)
         facts["search"] = {"beam": 1}
@@ -195,8 +199,8 @@ def _set_direction(facts: dict[str, Any], direction: Direction | None, path: Pat
     match = _NAMED_DIRECTION.search(path.resolve().name)
     if direction is None and match and all(base_language(code) in LANGUAGES for code in match.groups()):
         direction = match[1], match[2]
-    if known := facts.get("directions"):
-        if named and [list(pair) for pair in known] != [list(direction or ())]:
+    if known := directions_of(facts):
+        if named and known != [direction]:
             raise ModelError("the model knows its languages; leave out --src-lang and --tgt-lang")
     elif direction and ("imported" in facts or named):
         facts["directions"] = [list(direction)]
@@ -239,6 +243,9 @@ def _restore(
     if not isinstance(config, EncoderDecoderConfig):
         raise ModelError(f"{folder / CARD}: {card['architecture']} models are not exported")
     restored, facts = dict(weights), card["facts"]
+    if config.decoder_tag:
+        restored["embedding.weight_VD"][:EOS] = torch.tensor(card["markers"]["embedding.weight_VD"])
+        return config, restored, tokenizer, facts
     if format_name == HUGGING_FACE:
         restored = from_marian(restored, config)
     if config.positions != "learned":
@@ -251,7 +258,7 @@ def _restore(
             restored[name][:EOS] = torch.tensor(markers[name])
     if "imported" in facts:
         return config, restored, tokenizer, facts
-    languages = sorted({target for _, target in facts.get("directions", [])}) if facts.get("tagged") else []
+    languages = sorted({target for _, target in directions_of(facts)}) if facts.get("tagged") else []
     sides = (tokenizer.source, tokenizer.target) if isinstance(tokenizer, TokenizerPair) else (tokenizer,)
     found = []
     for side, tags in zip(sides, (languages, []), strict=False):  # tags begin sources

@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Self, cast
 import sentencepiece
 
 from transduce.errors import ModelError
+from transduce.files.languages import is_language_code
 from transduce.files.texts import one_line
 from transduce.tokenizers.any_tokenizer import IMPORTED
-from transduce.tokenizers.symbols import BYTE_TOKEN, SPACE_MARK, escape, unescape
+from transduce.tokenizers.symbols import BYTE_TOKEN, SPACE_MARK, escape, language_tag, split_languages, unescape
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 MARKERS = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
@@ -69,16 +70,19 @@ class TokenOrder:
 
 
 class ImportedTokenizer(ABC):
-    """A vocabulary that was made by other means, with our ids. It has no reserved symbols.
+    """A vocabulary that was made by other means, with our ids. It has no reserved symbols but tags of languages.
 
     Texts are normalized as the original prescribes, so decoding may restore them only in part.
     """
 
     file_name: ClassVar[str] = IMPORTED
-    symbol_ids: Mapping[str, int] = {}
 
     def __init__(self, order: TokenOrder, before: Sequence[int] = ()) -> None:
         self.order = order
+        self.symbol_ids: Mapping[str, int] = {}
+        self.languages: Mapping[str, str] = {}
+        """The model's codes of the languages that it has tags for, by our codes."""
+        self._tag_names: Mapping[int, str] = {}
         self.before = list(before)
         """Tokens that begin every source, as our ids (<s> of BART)."""
 
@@ -107,6 +111,13 @@ class ImportedTokenizer(ABC):
     @abstractmethod
     def target(self) -> "ImportedTokenizer": ...
 
+    def set_languages(self, ids: Mapping[str, int], names: Mapping[str, str]) -> None:
+        """Set the tags of languages: our ids and the model's codes, by our codes."""
+        if not all(is_language_code(code) and EOS < token < len(self.order.originals) for code, token in ids.items()):
+            raise ModelError("a tag of a language is not a token of the vocabulary")
+        self.symbol_ids = {language_tag(code): token for code, token in ids.items()}
+        self.languages, self._tag_names = names, {token: names[code] for code, token in ids.items()}
+
     def _copy(self) -> Self:
         """The same vocabulary, which is not read again, without tokens before every text."""
         other = copy.copy(self)
@@ -117,7 +128,11 @@ class ImportedTokenizer(ABC):
 
     @cached_property
     def model(self) -> bytes:
-        order = {"markers": self.order.markers, "size": self.order.size, "before": self.before}
+        order: dict[str, Any] = {"markers": self.order.markers, "size": self.order.size, "before": self.before}
+        if self.languages:
+            order["languages"] = {
+                code: [self.symbol_ids[language_tag(code)], self.languages[code]] for code in self.languages
+            }
         return json.dumps(order | self._content, ensure_ascii=False).encode()
 
     @property
@@ -128,11 +143,17 @@ class ImportedTokenizer(ABC):
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = 1, *, marked: bool = False) -> list[list[int]]:
-        """Encode many texts; symbols of `marked` texts are left out, because this vocabulary has none."""
+        """Encode many texts; other symbols of `marked` texts than tags of languages are left out."""
         ids, size = self.order.ids, self.order.size
-        plain = [unescape(text) for text in texts] if marked else list(texts)
-        encoded = self._encode(plain, threads)
-        return [[*self.before, *(ids[token] if token < size else UNK for token in text)] for text in encoded]
+        tags, plain = list[list[int]]([] for _ in texts), list(texts)
+        if marked:
+            split = [split_languages(text) for text in texts]
+            tags = [[self.symbol_ids[tag] for tag in first if tag in self.symbol_ids] for first, _ in split]
+            plain = [unescape(rest) for _, rest in split]
+        return [
+            [*first, *self.before, *(ids[token] if token < size else UNK for token in text)]
+            for first, text in zip(tags, self._encode(plain, threads), strict=True)
+        ]
 
     def encode_document(self, text: str) -> list[int]:
         return self.encode(text)
@@ -146,12 +167,15 @@ class ImportedTokenizer(ABC):
 
     def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1, *, marked: bool = False) -> list[str]:
         originals = self.order.originals
-        texts = [self._decode([originals[token] for token in ids if token > EOS]) for ids in many_ids]
+        never = self._tag_names
+        texts = [
+            self._decode([originals[token] for token in ids if token > EOS and token not in never]) for ids in many_ids
+        ]
         return [escape(text) for text in texts] if marked else texts
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The piece of each id in SentencePiece's notation, in which ▁ is a space."""
-        return [self._all_pieces[token] for token in ids]
+        return [self._tag_names.get(token) or self._all_pieces[token] for token in ids]
 
     @cached_property
     def _all_pieces(self) -> list[str]:
@@ -163,7 +187,7 @@ class ImportedTokenizer(ABC):
         return pieces
 
     def raw_bytes(self, token: int) -> bytes:
-        return b"" if token <= EOS else self._raw_bytes(self.order.originals[token])
+        return b"" if token <= EOS or token in self._tag_names else self._raw_bytes(self.order.originals[token])
 
 
 def raw_piece(piece: str) -> bytes:
@@ -177,7 +201,8 @@ class LibraryTokenizer(ImportedTokenizer):
 
     def __init__(self, text: str, order: TokenOrder, before: Sequence[int] = ()) -> None:
         super().__init__(order, before)
-        self._text = text
+        self.text = text
+        """The content of the original file."""
         self._tokenizer = parse_tokenizer(text)
         decoder = str(json.loads(text).get("decoder"))
         self._is_byte_level, self._is_word_piece = "'ByteLevel'" in decoder, "'WordPiece'" in decoder
@@ -187,7 +212,7 @@ class LibraryTokenizer(ImportedTokenizer):
 
     @property
     def _content(self) -> dict[str, Any]:
-        return {"tokenizer": self._text}
+        return {"tokenizer": self.text}
 
     @cached_property
     def target(self) -> "LibraryTokenizer":
@@ -270,21 +295,22 @@ class SentencePiecePair(ImportedTokenizer):
         "".join(pieces).encode()  # raises UnicodeEncodeError, a ValueError, for lone surrogates
         self.models = (source, target)
         """The SentencePiece models of source and target."""
-        self._pieces = list(pieces)
+        self.original_pieces = list(pieces)
+        """The piece of each original id."""
         self._source, self._target = _processor(source), _processor(target)
-        self._id = {piece: token for token, piece in enumerate(self._pieces)}
+        self._id = {piece: token for token, piece in enumerate(self.original_pieces)}
 
     @property
     def _content(self) -> dict[str, Any]:
         source, target = (base64.b64encode(model).decode() for model in self.models)
-        return {"source": source, "target": target, "pieces": self._pieces}
+        return {"source": source, "target": target, "pieces": self.original_pieces}
 
     @property
     def names(self) -> list[str]:
         """The piece of each id as its files write it; markers have our names, and no two ids the same one."""
         names = list(MARKERS.values())
         for original in self.order.originals[len(names) :]:
-            piece = self._pieces[original] if original < len(self._pieces) else self._name(original)
+            piece = self.original_pieces[original] if original < len(self.original_pieces) else self._name(original)
             names.append(self._name(original) if piece in MARKERS.values() else piece)
         return names
 
@@ -307,11 +333,11 @@ class SentencePiecePair(ImportedTokenizer):
         ]
 
     def _decode(self, originals: Sequence[int]) -> str:
-        pieces = [self._pieces[token] for token in originals if token < len(self._pieces)]
+        pieces = [self.original_pieces[token] for token in originals if token < len(self.original_pieces)]
         return str(self._target.decode_pieces(pieces)).replace(SPACE_MARK, " ").strip()
 
     def _raw_bytes(self, original: int) -> bytes:
-        return raw_piece(self._pieces[original]) if original < len(self._pieces) else b""
+        return raw_piece(self.original_pieces[original]) if original < len(self.original_pieces) else b""
 
     def _name(self, original: int) -> str:
         return f"<unused{original}>"
@@ -334,10 +360,16 @@ def parse_imported_tokenizer(file: bytes) -> ImportedTokenizer:
         before = [_integer(token) for token in content.get("before", [])]
         if len(order.markers) != len(MARKERS) or not all(0 <= token < len(order.originals) for token in before):
             raise ValueError("its markers do not fit")
+        tokenizer: ImportedTokenizer
         if "tokenizer" in content:
-            return LibraryTokenizer(content["tokenizer"], order, before)
-        source, target = (base64.b64decode(content[side], validate=True) for side in ("source", "target"))
-        return SentencePiecePair(source, target, content["pieces"], order, before)
+            tokenizer = LibraryTokenizer(content["tokenizer"], order, before)
+        else:
+            source, target = (base64.b64decode(content[side], validate=True) for side in ("source", "target"))
+            tokenizer = SentencePiecePair(source, target, content["pieces"], order, before)
+        languages = content.get("languages", {})
+        ids = {code: _integer(token) for code, (token, _) in languages.items()}
+        tokenizer.set_languages(ids, {code: str(name) for code, (_, name) in languages.items()})
+        return tokenizer
     except RecursionError:
         raise ModelError("nested too deeply") from None
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:

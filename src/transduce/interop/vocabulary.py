@@ -16,7 +16,7 @@ from torch import Tensor
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.files.languages import is_language_code
-from transduce.interop.family import Converted
+from transduce.interop.family import LANGUAGE_MODELS, MASKED_MODELS, Converted
 from transduce.interop.imported_tokenizers import (
     ImportedTokenizer,
     LibraryTokenizer,
@@ -25,6 +25,7 @@ from transduce.interop.imported_tokenizers import (
     import_tokenizers,
     parse_tokenizer,
 )
+from transduce.interop.multilingual import MULTILINGUAL, add_languages, listed_tokens, require_known_tags
 from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.transformer import TransformerConfig
@@ -49,6 +50,7 @@ _LLAMA3 = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 """How the tokenizer of Llama 3 splits a text into words."""
+_FAIRSEQ_MODEL, _FAIRSEQ_MARKERS = "sentencepiece.bpe.model", ("<s>", "<pad>", "</s>", "<unk>")
 _MAX_BYTES = 1 << 26
 
 
@@ -94,6 +96,9 @@ class ExportedVocabulary:
 
 def export_vocabulary(tokenizer: AnyTokenizer, languages: Sequence[str]) -> ExportedVocabulary:
     """The vocabulary, with the tags of these languages in a form that can be typed."""
+    if isinstance(tokenizer, ImportedTokenizer) and tokenizer.languages:
+        names = {code: name for code, name in tokenizer.languages.items() if code in languages}
+        return ExportedVocabulary(b"", b"", (), names)  # its own exporter writes the original files
     if isinstance(tokenizer, TokenizerPair):
         source, target = export_vocabulary(tokenizer.source, languages), export_vocabulary(tokenizer.target, [])
         return ExportedVocabulary(source.source_spm, target.target_spm, target.pieces, source.tags, source.pieces)
@@ -126,6 +131,7 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
     names = _names(kind, options, read_json(folder / "special_tokens_map.json", {}))
     if kind == "vit":
         return _markers_only()
+    require_known_tags(kind, options)
     if (folder / "source.spm").exists():
         vocabulary = _read_ids(folder / "vocab.json")
         if settings.get("share_encoder_decoder_embeddings", True):
@@ -144,12 +150,14 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
         lines = read_bytes(folder / "merges.txt").decode(errors="replace").splitlines()
         merges = [line for line in lines if line and not line.startswith("#version")]
         text = byte_level_bpe(vocabulary, merges, {name: True for name in names.values() if name in vocabulary})
+    elif kind in MULTILINGUAL and (folder / _FAIRSEQ_MODEL).exists():
+        return _fairseq_vocabulary(folder, settings, names)
     elif (folder / "spiece.model").exists():
         return shared_vocabulary(folder, ("spiece.model", "spiece.model"), None, settings, names)
     else:
         raise ModelError(
-            f"{folder}: no vocabulary; it needs tokenizer.json, vocab.txt, vocab.json and merges.txt, spiece.model, or "
-            "source.spm, target.spm and vocab.json"
+            f"{folder}: no vocabulary; it needs tokenizer.json, vocab.txt, vocab.json and merges.txt, spiece.model, "
+            "sentencepiece.bpe.model, or source.spm, target.spm and vocab.json"
         )
     try:
         tokenizer = parse_tokenizer(text)
@@ -158,7 +166,28 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any], size: int) -> Impo
     begins = tokenizer.encode("").ids[:1] != []
     order = TokenOrder(find_markers(settings, names, tokenizer.token_to_id, size, begins=begins), size)
     first = tokenizer.token_to_id(names["bos"]) if kind == "bart" else None  # the only one trained with BOS in sources
-    return LibraryTokenizer(text, order, [] if first is None else [order.ids[first]])
+    read = LibraryTokenizer(text, order, [] if first is None else [order.ids[first]])
+    if kind in MULTILINGUAL:
+        add_languages(kind, read, {piece: token for piece, token in tokenizer.get_vocab().items() if token < size})
+    return read
+
+
+def _fairseq_vocabulary(folder: Path, settings: Mapping[str, Any], names: Mapping[str, str]) -> SentencePiecePair:
+    """A tokenizer of a SentencePiece model, whose pieces follow the markers of fairseq, and tags of languages."""
+    kind, size, files = settings["model_type"], settings["vocab_size"], (_FAIRSEQ_MODEL, _FAIRSEQ_MODEL)
+    if (folder / "vocab.json").exists():
+        pieces = list(_read_ids(folder / "vocab.json"))
+    else:
+        model = Tokenizer.load(folder / _FAIRSEQ_MODEL)
+        pieces = [*_FAIRSEQ_MARKERS, *model.pieces(range(3, model.vocab_size))]
+    pieces += listed_tokens(kind) + ([] if kind == "m2m_100" else ["<mask>"])
+    if len(pieces) > size:
+        raise ModelError(
+            f"the vocabulary has {len(pieces):,} tokens with those of languages, but the model has {size:,}"
+        )
+    tokenizer = shared_vocabulary(folder, files, pieces, settings, names)
+    add_languages(kind, tokenizer, {piece: number for number, piece in enumerate(pieces)})
+    return tokenizer
 
 
 def find_markers(
@@ -177,15 +206,15 @@ def find_markers(
         return value if value is not None and value < size else None
 
     kind = settings["model_type"]
-    if kind in ("bert", "roberta"):
+    if kind in MASKED_MODELS:
         bos, eos = of_role("cls"), of_role("sep")
-    elif kind in ("gpt2", "llama"):
+    elif kind in LANGUAGE_MODELS:
         bos, eos = of_role("bos"), of_role("eos")
         if not begins and (document := find(_END_OF_DOCUMENT)) is not None:
             bos = document  # what precedes a document in training, if texts do not begin with BOS
     else:
         bos, eos = of_role("decoder_start"), of_role("eos")
-        bos = bos if bos is not None else eos if kind == "bart" else of_role("pad")
+        bos = bos if bos is not None else eos if kind in ("bart", *MULTILINGUAL) else of_role("pad")
     if eos is None:
         raise ModelError("config.json: the model has no end marker (eos_token_id)")
     pad, unk, bos = (eos if token is None else token for token in (of_role("pad"), of_role("unk"), bos))

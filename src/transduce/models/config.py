@@ -16,8 +16,10 @@ from transduce.nn.kinds import (
     NormPlacement,
     NormType,
     PositionKind,
+    RotaryScaling,
     Score,
 )
+from transduce.nn.rotary_rates import RotaryRates
 
 _DEEP = 6
 """Number of decoder layers from which the last but one aligns better than the last (docs/log.md)."""
@@ -71,14 +73,14 @@ class TransformerConfig(ModelConfig):
     attention_dropout: float = 0.0
     """Dropout on the attention weights; in the paper only for parsing (section 6.3)."""
     positions: PositionKind = "sinusoidal"
-    """Positional encoding: the paper's sinusoids, those of Marian, learned vectors (Table 3, row E), rotations of
-    queries and keys (Llama), or a learned bias of the scores by distance (T5)."""
+    """Positional encoding: the paper's sinusoids, those of Marian or fairseq (M2M-100), learned vectors (Table 3, row
+    E), rotations of queries and keys (Llama), or a learned bias of the scores by distance (T5)."""
     max_positions: int = 1024
     """Number of learned positions; the others have no limit."""
     rotary_base: float = 10_000.0
     """Base of the wavelengths of rotary positions."""
     norm: NormPlacement = "post"
-    """Norm after the residual connection, as in the paper, or before the sub-layer."""
+    """Norm after the residual connection, as in the paper, before the sub-layer, or before and after it (Gemma)."""
     norm_type: NormType = "layer"
     """Layer norm, as in the paper, or root mean square norm (RMSNorm)."""
     norm_epsilon: float = 1e-5
@@ -107,11 +109,14 @@ class TransformerConfig(ModelConfig):
         require(self.max_positions <= 2**16, "max_positions must be at most 65536")
         for name in ("dropout", "attention_dropout"):
             require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
+        can_have_both = self.architecture == "decoder_only" or self.norm != "both"
+        require(can_have_both, 'norm = "both" is for the architecture decoder_only')
         require(0 < self.norm_epsilon < 1, "norm_epsilon must be above 0 and below 1")
         require(self.rotary_base > 1, "rotary_base must be above 1")
         rotary = self.positions == "rotary"
         require(not rotary or self.head_widths[0] % 2 == 0, "rotary positions need an even d_k")
-        require(self.positions != "marian" or self.d_model % 2 == 0, "Marian's positions need an even d_model")
+        halves = self.positions in ("marian", "fairseq")
+        require(not halves or self.d_model % 2 == 0, f"{self.positions} positions need an even d_model")
         require(rotary or self.rotary_base == 10_000.0, 'rotary_base has no effect without positions = "rotary"')
         adds = self.positions in ADDED
         require(self.neighbourhood is None or self.neighbourhood >= 1, "neighbourhood must be at least 1")
@@ -191,6 +196,9 @@ class EncoderDecoderConfig(TransformerConfig):
     decoder_cell: DecoderCell = "attention"
     """What relates a target token to earlier ones: causal self-attention, or a recurrent unit (SSRU), as in the models
     of Firefox Translations."""
+    decoder_tag: bool = False
+    """Whether the first token of a source, the tag of the target language, is read by the decoder instead of by the
+    encoder (M2M-100, NLLB, mBART-50). Outputs then start with the end marker and the tag."""
     source: Literal["text", "audio"] = "text"
     """What the encoder reads: tokens, or sound as log-mel frames (Whisper)."""
     mel_bins: int = 80
@@ -204,6 +212,8 @@ class EncoderDecoderConfig(TransformerConfig):
         size = self.source_vocab_size
         require(size is None or size >= 4, "source_vocab_size must be at least 4")
         require(size is None or self.source == "text", 'source_vocab_size needs source = "text"')
+        shared = size is None and self.source == "text" and self.positions != "relative"
+        require(not self.decoder_tag or shared, "decoder_tag needs a vocabulary that source and target share")
         distances = (self.relative_buckets, self.relative_distance)
         relative = self.positions == "relative" or distances == (32, 128)
         require(relative, 'relative_buckets and relative_distance have no effect without positions = "relative"')
@@ -221,8 +231,8 @@ class EncoderDecoderConfig(TransformerConfig):
 
     @property
     def longest(self) -> int | None:
-        """See `Model`: the number of learned positions, less one for the marker."""
-        return self.max_positions - 1 if self.positions == "learned" else None
+        """See `Model`: the number of learned positions, less one for the marker and one for a tag."""
+        return self.max_positions - 1 - self.decoder_tag if self.positions == "learned" else None
 
     @property
     def alignment_layer(self) -> int:
@@ -241,17 +251,61 @@ class EncoderDecoderConfig(TransformerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderOnlyConfig(TransformerConfig):
-    """The sizes of a decoder-only model."""
+    """The sizes of a decoder-only model, and in what those after Llama differ from it."""
 
     architecture: str = "decoder_only"
     """Name of the architecture in the table of models (models/registry.py)."""
     layers: int = 6
     """Number of layers."""
+    qk_norm: bool = False
+    """Normalize the queries and keys of every head (Qwen3, Gemma 3)."""
+    window: int | None = None
+    """A position attends to this many positions up to itself (Mistral); by default to all."""
+    global_every: int = 0
+    """With a window: every so manieth layer attends to all positions (Gemma); 0: none."""
+    local_rotary_base: float | None = None
+    """Base of the wavelengths in layers with a window, which rotary_scaling does not change (Gemma 3); by default
+    rotary_base."""
+    rotary_scaling: RotaryScaling = "none"
+    """How rotations are slowed for texts longer than those of the first training: all (linear), or long wavelengths
+    only (llama3)."""
+    rotary_factor: float = 1.0
+    """By what factor."""
+    rotary_low: float = 1.0
+    """llama3: wavelengths that fit less often than this into the original context are slowed."""
+    rotary_high: float = 4.0
+    """llama3: wavelengths that fit more often than this are not."""
+    rotary_original: int = 8192
+    """llama3: the original context, in tokens."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.positions != "relative", "relative positions are for the architecture encoder_decoder")
         require(self.attention_variant is None, "attention and neighbourhood are for the architecture encoder_decoder")
+        require(self.window is None or self.window >= 1, "window must be at least 1")
+        require(self.window is not None or not self.global_every, "global_every has no effect without window")
+        require(self.global_every >= 0, "global_every must be at least 0")
+        require(
+            self.rotary_factor > 0 and self.rotary_original >= 1, "rotary_factor and rotary_original must be above 0"
+        )
+        require(self.rotary_low < self.rotary_high, "rotary_low must be below rotary_high")
+        rotary = self.positions == "rotary" or (self.rotary_scaling == "none" and self.local_rotary_base is None)
+        require(rotary, 'rotary_scaling and local_rotary_base have no effect without positions = "rotary"')
+
+    def is_local(self, layer: int) -> bool:
+        """Whether a layer attends only to a window."""
+        return self.window is not None and not (self.global_every and (layer + 1) % self.global_every == 0)
+
+    def rotary_rates(self, *, local: bool = False) -> RotaryRates:
+        """The rates of rotary positions, of layers with a window or of the others."""
+        if local and self.local_rotary_base is not None:
+            return RotaryRates(self.head_widths[0], self.local_rotary_base)
+        scaling = self.rotary_scaling, self.rotary_factor, self.rotary_low, self.rotary_high, self.rotary_original
+        return RotaryRates(self.head_widths[0], self.rotary_base, *scaling)
+
+    @property
+    def packs_attention(self) -> bool:
+        return super().packs_attention and self.window is None
 
     @property
     def layer_counts(self) -> Sequence[str]:

@@ -2,11 +2,13 @@
 
 Since 2017: no encoder and no cross-attention, so a layer is the paper's encoder layer with the causal mask; the norm
 comes before the sub-layer, with one more at the end of the stack (GPT-2). Llama replaces layer norm by RMSNorm, ReLU by
-SwiGLU, added positions by rotations, drops biases, and lets groups of heads share keys and values.
+SwiGLU, added positions by rotations, drops biases, and lets groups of heads share keys and values. Mistral attends to a
+window; Qwen3 normalizes queries and keys; Gemma has norms before and after sub-layers, and windows in most layers.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from torch import Tensor, nn
@@ -48,27 +50,43 @@ class DecoderOnly(Transformer):
         self.config, self.vocab_size = config, vocab_size
         self.embedding = make_embedding(config, vocab_size)
         self.rotary = make_rotary(config)
-        layer = layer_config(config, self.rotary)
-        self.decoder = nn.ModuleList(EncoderLayer(layer, causal=True) for _ in range(config.layers))
+        self.local_rotary = make_rotary(config, local=True) if config.local_rotary_base is not None else None
+        everywhere = layer_config(config, self.rotary)
+        local = replace(everywhere, rotary=self.local_rotary or self.rotary, window=config.window)
+        self.decoder = nn.ModuleList(
+            EncoderLayer(local if config.is_local(number) else everywhere, causal=True)
+            for number in range(config.layers)
+        )
         initialize(config, self.decoder, sublayers=2)
         self.decoder_norm = make_final_norm(config)
         self.output = OutputProjection(config, vocab_size)
 
     def forward(self, batch: Batch) -> Tensor:
         """See `Model`: the hidden vectors of the stream `text`."""
+        return deque(self.forward_steps(batch), maxlen=1).pop()
+
+    def forward_steps(self, batch: Batch) -> Iterator[Tensor]:
+        """As `forward`, layer by layer: yields the vectors after each, and at last the hidden vectors."""
         text = batch["text"]
         self.reserve(text.segments.longest)
         x_ND = self.embedding(text.ids_N, text.segments.position_N)
         for layer in self.decoder:
             x_ND = layer(x_ND, text.segments)
+            yield x_ND
         hidden_ND = self.decoder_norm(x_ND)
-        return hidden_ND if batch.positions_L is None else hidden_ND[batch.positions_L]
+        yield hidden_ND if batch.positions_L is None else hidden_ND[batch.positions_L]
 
     def start(self, prompts: Stream) -> PromptState:
         """Compute the KV caches of the prompts (prefill); each leaves out its last token, the first for `step`."""
+        return deque(self.start_steps(prompts), maxlen=1).pop()
+
+    def start_steps(self, prompts: Stream) -> Iterator[PromptState]:
+        """As `start`, layer by layer."""
         segments = prompts.segments
-        caches = [TensorKVCache.of_prompts(k_NHK, v_NHK, segments) for k_NHK, v_NHK in self.prefill(prompts)]
-        return PromptState(caches, segments.lengths_B.long(), segments.longest)
+        state = PromptState([], segments.lengths_B.long(), segments.longest)
+        for k_NHK, v_NHK in self.prefill(prompts):
+            state.caches.append(TensorKVCache.of_prompts(k_NHK, v_NHK, segments))
+            yield state
 
     def prefill(self, prompts: Stream) -> Iterator[tuple[Tensor, Tensor]]:
         """The keys and values of prompts in every layer."""
@@ -97,6 +115,11 @@ class DecoderOnly(Transformer):
         for cache in state.caches:
             cache.reorder(index_BW)
         return PromptState(state.caches, state.position_R.index_select(0, index_BW.flatten()), state.longest)
+
+    def reserve(self, length: int) -> None:
+        super().reserve(length)
+        if self.local_rotary is not None:
+            self.local_rotary.require(length)
 
     @property
     def longest(self) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transduce.data.batch import Batch, Stream
 from transduce.models.config import EncoderDecoderConfig as EncoderDecoderConfig
@@ -25,7 +26,7 @@ from transduce.nn.layers import DecoderLayer, EncoderLayer
 from transduce.nn.multi_head_attention import CrossAttention
 from transduce.nn.positions import RelativeBias
 from transduce.nn.segments import Segments
-from transduce.tokenizers.tokenizer import BOS
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 
 @dataclass
@@ -36,6 +37,8 @@ class DecoderState:
     """One for each decoder layer."""
     position: int
     """Number of tokens processed so far."""
+    tag_R: Tensor | None = None
+    """The tag of each row that the decoder reads after BOS, if it does."""
 
 
 class EncoderDecoder(Transformer):
@@ -78,18 +81,23 @@ class EncoderDecoder(Transformer):
 
     def forward(self, batch: Batch) -> Tensor:
         """See `Model`: the decoder's output for the stream `tgt`, given the stream `src`."""
-        tgt = batch["tgt"]
-        memory_ND, memory_segments = self.encode(batch["src"])
+        src, tgt, label_M = batch["src"], batch["tgt"], None
+        if self.config.decoder_tag:
+            tags_B, src = take_tags(src)
+            tgt, label_M = insert_tags(tgt, tags_B)
+        memory_ND, memory_segments = self.encode(src)
         self.reserve(tgt.segments.longest)
         x_MD = self.embedding(tgt.ids_N, tgt.segments.position_N)
         score_bias_BHTS = self.decoder_relative(tgt.segments) if self.decoder_relative else None
         for layer in self.decoder:
             x_MD = layer(x_MD, tgt.segments, memory_ND, memory_segments, score_bias_BHTS)
         hidden_MD = self.decoder_norm(x_MD)
+        hidden_MD = hidden_MD if label_M is None else hidden_MD[label_M]
         return hidden_MD if batch.positions_L is None else hidden_MD[batch.positions_L]
 
     def encode(self, src: Stream) -> tuple[Tensor, Segments]:
-        """The encoder's output (N, D) and its segments, which for text are those of the source."""
+        """The encoder's output (N, D) and its segments, which for text are those of the source, without tags if the
+        decoder reads them."""
         x_ND, segments = self._read_source(src)
         score_bias_BHTS = self.encoder_relative(segments) if self.encoder_relative else None
         for layer in self.encoder:
@@ -106,6 +114,9 @@ class EncoderDecoder(Transformer):
 
     def start(self, src: Stream) -> DecoderState:
         """Encode the sources; the state has one row for each."""
+        tag_R = None
+        if self.config.decoder_tag:
+            tag_R, src = take_tags(src)
         memory_ND, segments = self.encode(src)
         layout, caches = segments.layout, []
         mask_B11S = layout.real_BT[:, None, None, :]
@@ -113,17 +124,22 @@ class EncoderDecoder(Transformer):
             k_NHK, v_NHK = layer.cross_attention.project_memory(memory_ND)
             k_BHSK, v_BHSK = (layout.pad(x).transpose(1, 2).contiguous() for x in (k_NHK, v_NHK))
             caches.append(TensorKVCache.empty(SourceKV(k_BHSK, v_BHSK, mask_B11S)))
-        return DecoderState(caches, position=0)
+        return DecoderState(caches, 0, tag_R)
 
     def step(self, token_R: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Process one token per row; returns the logits (R, V) of the next token, and the new state."""
-        self.reserve(state.position + 1)
+        self.reserve(state.position + 1 + (state.tag_R is not None))
         hidden_RD = self.decode(token_R, torch.full_like(token_R, state.position), state.caches)
         state.position += 1
+        if state.tag_R is not None:  # after BOS, the decoder reads the tag
+            hidden_RD = self.decode(state.tag_R, torch.full_like(token_R, state.position), state.caches)
+            state.position, state.tag_R = state.position + 1, None
         return self.logits(hidden_RD), state
 
     def decode(self, token_R: Tensor, position_R: Tensor, caches: Sequence[KVCache]) -> Tensor:
         """The hidden vectors (R, D) of one new token in each row, given the KV cache of every layer."""
+        if self.config.decoder_tag:  # as in fairseq, outputs start with the end marker
+            token_R = torch.where(position_R == 0, EOS, token_R)
         x_RD = self.embedding(token_R, position_R)
         score_bias_RHT = None
         if self.decoder_relative:  # search advances all rows together
@@ -136,6 +152,8 @@ class EncoderDecoder(Transformer):
         """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""
         for cache in state.caches:
             cache.reorder(index_BW)
+        if state.tag_R is not None:
+            state.tag_R = state.tag_R.index_select(0, index_BW.flatten())
         return state
 
     @property
@@ -144,8 +162,8 @@ class EncoderDecoder(Transformer):
 
     @property
     def captures(self) -> bool:
-        """See `Model`: not if the shapes depend on the batch: frames of recordings, or attention on a padded grid."""
-        return self.config.source != "audio" and self.config.packs_attention
+        """See `Model`: not if the shapes depend on the batch: frames of recordings, tags, attention on a padded grid."""
+        return self.config.source != "audio" and not self.config.decoder_tag and self.config.packs_attention
 
     def layers(self) -> Iterable[nn.Module]:
         return (*self.encoder, *self.decoder)
@@ -154,5 +172,31 @@ class EncoderDecoder(Transformer):
     def alignment_attention(self) -> CrossAttention:
         return list(self.decoder_layers())[self.config.alignment_layer].cross_attention
 
+    def pair_weights(self, weights_BHTS: Tensor) -> Tensor:
+        """See `Model`: without the row of BOS, before the tag, and with a column of zeros for the tag."""
+        return F.pad(weights_BHTS[:, :, 1:], (1, 0)) if self.config.decoder_tag else weights_BHTS
+
     def decoder_layers(self) -> Iterator[DecoderLayer]:
         return cast(Iterator[DecoderLayer], iter(self.decoder))
+
+
+def take_tags(src: Stream) -> tuple[Tensor, Stream]:
+    """The first token (B) of every segment, and the stream of the others."""
+    segments, B = src.segments, len(src.segments)
+    number_B1 = torch.arange(B + 1, device=segments.offsets_B1.device, dtype=torch.int32)
+    rest = Segments(segments.offsets_B1 - number_B1, segments.longest - 1, segments.tokens - B)
+    token_M = torch.arange(rest.tokens, device=segments.offsets_B1.device) + rest.segment_N + 1
+    return src.ids_N[segments.offsets_B1[:-1].long()].long(), Stream(src.ids_N[token_M], rest)
+
+
+def insert_tags(tgt: Stream, tags_B: Tensor) -> tuple[Stream, Tensor]:
+    """The stream with EOS and a tag in place of BOS in every segment, and the places of all tokens but the first."""
+    segments, B = tgt.segments, len(tgt.segments)
+    number_B1 = torch.arange(B + 1, device=segments.offsets_B1.device, dtype=torch.int32)
+    tagged = Segments(segments.offsets_B1 + number_B1, segments.longest + 1, segments.tokens + B)
+    before_M = torch.arange(tagged.tokens, device=segments.offsets_B1.device) - tagged.segment_N
+    ids_M = tgt.ids_N[before_M - (tagged.position_N > 0).long()]
+    ids_M = torch.where(tagged.position_N == 0, EOS, ids_M)
+    ids_M = torch.where(tagged.position_N == 1, tags_B[tagged.segment_N.long()].to(ids_M.dtype), ids_M)
+    label_N = torch.arange(segments.tokens, device=segments.offsets_B1.device) + segments.segment_N + 1
+    return Stream(ids_M, tagged), label_N

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from transduce.config import build, to_table
 from transduce.disk import MANIFEST, damaged_file, require_file, write_atomically
 from transduce.errors import ConfigError, ModelError, needs_torch
-from transduce.files.languages import describe_directions, is_language_code
+from transduce.files.languages import describe_directions, directions_of, is_language_code
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
 from transduce.models.weights_file import PRECISIONS, Arrays, Precision, Shapes, WeightsFile
 from transduce.tokenizers.any_tokenizer import (
@@ -256,8 +256,13 @@ def read_card(folder: Path, name: str = CARD) -> dict[str, Any]:
     for name in ("search", "tokenizer", "data", "scores", "confidence", "transcribe", "augment"):
         if not isinstance(facts.get(name, {}), dict):
             raise ModelError(f"{path}: facts.{name} has the wrong type")
-    directions = facts.get("directions", [])
-    if not _are_directions(directions) or (facts.get("tagged") and not directions):
+    languages = facts.get("languages", {})
+    if not isinstance(languages, dict) or not all(is_language_code(code) for code in languages):
+        raise ModelError(f"{path}: facts.languages must be a table of names by language codes")
+    if not _are_directions(facts.get("directions", [])):
+        raise ModelError(f"{path}: facts.directions must be a list of pairs of language codes")
+    directions = directions_of(facts)
+    if facts.get("tagged") and not directions:
         raise ModelError(f"{path}: facts.directions must be a list of pairs of language codes")
     default_to = facts.get("default_to")
     if default_to is not None and default_to not in [target for _, target in directions]:
@@ -301,7 +306,7 @@ def require_combinable(folder: Path, saved: SavedModel, other_folder: Path, othe
         raise ModelError(
             f"{folder} and {other_folder} have different vocabularies; name models that were trained with the same one"
         )
-    directions, others = ([(a, b) for a, b in model.facts.get("directions", [])] for model in (saved, other))
+    directions, others = (directions_of(model.facts) for model in (saved, other))
     if directions and others and not {*directions} & {*others}:
         raise ModelError(
             f"{folder} translates {describe_directions(directions)}, and {other_folder} {describe_directions(others)}; "
@@ -313,7 +318,7 @@ def require_combinable(folder: Path, saved: SavedModel, other_folder: Path, othe
 def require_same_order(folder: Path, facts: dict[str, Any], other_folder: Path, other: dict[str, Any]) -> None:
     """Raise an error if two models do not both tell their languages, and only one was trained with data.reverse."""
     orders = {told["reverse"] is True for told in (facts, other) if "reverse" in told}
-    if len(orders) > 1 and not (facts.get("directions") and other.get("directions")):
+    if len(orders) > 1 and not (directions_of(facts) and directions_of(other)):
         raise ModelError(
             f"{folder} and {other_folder} translate in opposite directions, as only one of them was trained with "
             "data.reverse; name models of the same direction"

@@ -51,7 +51,7 @@ class ModuleReader:
                 hidden_LD, label_L, lengths = _forward(self._model, [pairs[number] for number in numbers])
             highest = [torch.zeros(length) for length in lengths]
             for weights_BHTS in recorded.values():
-                highest_BT = weights_BHTS.mean(dim=1).amax(dim=-1)
+                highest_BT = self._model.pair_weights(weights_BHTS).mean(dim=1).amax(dim=-1)
                 highest = [weight_T[:length] for weight_T, length in zip(highest_BT, lengths, strict=True)]
             split = (values_L.split(lengths) for values_L in predictions(self._model, hidden_LD, label_L))
             for number, *statistics in zip(numbers, *split, highest, strict=True):
@@ -72,7 +72,7 @@ def cross_attention(model: Model, sources: Sequence[Sequence[int]], outputs: Seq
         targets = [[BOS, *output] for output in outputs]
         model(Batch.of(model.device, src=[[*source, EOS] for source in sources], tgt=targets))
     (weights_BHTS,) = recorded.values()
-    return weights_BHTS.mean(dim=1)
+    return model.pair_weights(weights_BHTS).mean(dim=1)
 
 
 def _forward(model: Model, pairs: Pairs) -> tuple[Tensor, Tensor, list[int]]:

@@ -60,6 +60,10 @@ class Model(nn.Module, ABC):
         """The cross-attention that aligns output tokens with source tokens; None if the model has none."""
         return None
 
+    def pair_weights(self, weights_BHTS: Tensor) -> Tensor:
+        """The weights of `alignment_attention` for output tokens and end marker over source tokens and end marker."""
+        return weights_BHTS
+
     # The rest of `AnyModel`.
 
     @property

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.features import HOOKS, Registry
-from transduce.models.config import EncoderDecoderConfig
+from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.config import TransformerConfig as TransformerConfig
 from transduce.models.model import Model
 from transduce.nn.embedding import PLAIN_DEVIATION, Embedding
@@ -16,20 +16,24 @@ from transduce.nn.layers import LayerConfig
 from transduce.nn.linear import draw_normal, scale_residual_outputs
 from transduce.nn.norm import make_norm
 from transduce.nn.positions import Positions, Rotary
+from transduce.nn.rotary_rates import RotaryRates
 
 FRONT_ENDS: Registry[type[nn.Module]] = Registry("front_ends")
 
 
-def make_rotary(config: TransformerConfig) -> Rotary | None:
-    """The rotation of queries and keys, if positions are rotary."""
+def make_rotary(config: TransformerConfig, *, local: bool = False) -> Rotary | None:
+    """The rotation of queries and keys, if positions are rotary; `local` of layers with a window."""
     if config.positions != "rotary":
         return None
-    return Rotary(config.max_positions, config.head_widths[0], config.rotary_base)
+    rates = RotaryRates(config.head_widths[0], config.rotary_base)
+    if isinstance(config, DecoderOnlyConfig):
+        rates = config.rotary_rates(local=local)
+    return Rotary(config.max_positions, rates)
 
 
 def layer_config(config: TransformerConfig, rotary: Rotary | None) -> LayerConfig:
-    same = (field.name for field in fields(LayerConfig) if field.name != "rotary")
-    settings: dict[str, Any] = {"rotary": rotary, **{name: getattr(config, name) for name in same}}
+    same = (field.name for field in fields(LayerConfig) if hasattr(config, field.name))
+    settings: dict[str, Any] = {**{name: getattr(config, name) for name in same}, "rotary": rotary, "window": None}
     cell = config.decoder_cell if isinstance(config, EncoderDecoderConfig) else "attention"
     if config.attention_variant is None and cell == "attention":
         return LayerConfig(**settings)
@@ -63,7 +67,7 @@ def initialize(config: TransformerConfig, stack: nn.ModuleList, sublayers: int) 
 
 def make_final_norm(config: TransformerConfig) -> nn.Module:
     """The norm after a stack: a post-norm stack already ends in one."""
-    return make_model_norm(config) if config.norm == "pre" else nn.Identity()
+    return nn.Identity() if config.norm == "post" else make_model_norm(config)
 
 
 def make_model_norm(config: TransformerConfig) -> nn.Module:
@@ -79,6 +83,14 @@ class OutputProjection(nn.Module):
         if not config.tie_output:
             self.weight_VD = nn.Parameter(torch.randn(vocab_size, config.d_model) * config.d_model**-0.5)
         self.bias_V = nn.Parameter(torch.zeros(vocab_size)) if config.output_bias else None
+        self._fixed = isinstance(config, EncoderDecoderConfig) and config.decoder_tag
+
+    @property
+    def used_bias_V(self) -> Tensor | None:
+        """The bias, which gets no gradient in models such as M2M-100: there it only excludes tokens."""
+        if self.bias_V is None or not self._fixed or not self.training:
+            return self.bias_V
+        return self.bias_V.detach() + 0.0 * self.bias_V
 
     def weight_of(self, embedding: Embedding) -> Tensor:
         return embedding.used_weight_VD if self.weight_VD is None else self.weight_VD
@@ -98,7 +110,7 @@ class Transformer(Model):
 
     @property
     def output_bias_V(self) -> Tensor | None:
-        return self.output.bias_V
+        return self.output.used_bias_V
 
     def reserve(self, length: int) -> None:
         """See `Model`: sinusoids and rotations are computed up to this position."""

@@ -15,8 +15,18 @@ _BLOCK = 32
 class KVCache(Protocol):
     """The keys and values of one decoder layer, and attention over them for one new token in each row."""
 
-    def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, score_bias_RHT: Tensor | None = None) -> Tensor:
-        """Store the new keys and values; each token attends to itself and to earlier ones of its row (R, H, K)."""
+    def attend_self(
+        self,
+        q_RHK: Tensor,
+        k_RHK: Tensor,
+        v_RHK: Tensor,
+        score_bias_RHT: Tensor | None = None,
+        window: int | None = None,
+    ) -> Tensor:
+        """Store the new keys and values; each token attends to itself and to earlier ones of its row (R, H, K).
+
+        With a window, which engine gpu does not have, only to so many, itself included.
+        """
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
         """Each new token attends to the source of its row (R, H, K)."""
@@ -82,9 +92,19 @@ class TensorKVCache:
         )
         return cls(k_RHTK, v_RHTK, longest, skipped_R=skipped_R)
 
-    def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, score_bias_RHT: Tensor | None = None) -> Tensor:
+    def attend_self(
+        self,
+        q_RHK: Tensor,
+        k_RHK: Tensor,
+        v_RHK: Tensor,
+        score_bias_RHT: Tensor | None = None,
+        window: int | None = None,
+    ) -> Tensor:
         """See `KVCache`."""
         k_RHTK, v_RHTK, mask = self.append(k_RHK, v_RHK)
+        if window is not None:  # all rows end at the same place
+            k_RHTK, v_RHTK = k_RHTK[:, :, -window:], v_RHTK[:, :, -window:]
+            mask = None if mask is None else mask[..., -window:]
         if score_bias_RHT is not None:
             assert mask is None
             mask = score_bias_RHT[:, :, None]

@@ -7,11 +7,12 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu"]
 """max(0, x), as in the paper; x Φ(x), exact or approximated by tanh; x sigmoid(x); or, gated, gelu_tanh(x V) * (x W)
 and swish(x V) * (x W)."""
 EmbeddingKind = Literal["scaled", "plain", "normalized"]
-NormPlacement = Literal["post", "pre"]
+NormPlacement = Literal["post", "pre", "both"]
+RotaryScaling = Literal["none", "linear", "llama3"]
 NormType = Literal["layer", "rms"]
 DecoderCell = Literal["attention", "ssru"]
-PositionKind = Literal["sinusoidal", "marian", "learned", "rotary", "relative"]
-ADDED: tuple[PositionKind, ...] = ("sinusoidal", "marian", "learned")
+PositionKind = Literal["sinusoidal", "marian", "fairseq", "learned", "rotary", "relative"]
+ADDED: tuple[PositionKind, ...] = ("sinusoidal", "marian", "fairseq", "learned")
 """Positional encodings that are added to the embeddings."""
 
 

@@ -33,12 +33,17 @@ class LayerConfig:
     """Rotates queries and keys of self-attention; all layers share it."""
     attention_dropout: float = 0.0
     """Dropout on the attention weights."""
+    qk_norm: bool = False
+    """Whether queries and keys are normalized."""
+    window: int | None = None
+    """Number of positions up to itself that a position attends to; None: all."""
 
     def make_self_attention(self, *, causal: bool) -> nn.Module:
         """The self-attention of a layer."""
         return SelfAttention(
-            self.d_model, self.heads, causal=causal, rotary=self.rotary, dropout=self.attention_dropout
-        )
+            self.d_model, self.heads, causal=causal, rotary=self.rotary, dropout=self.attention_dropout,
+            window=self.window, norm_epsilon=self.norm_epsilon if self.qk_norm else None,
+        )  # fmt: skip
 
     def make_cross_attention(self) -> CrossAttention:
         """The cross-attention of a layer."""
@@ -46,18 +51,24 @@ class LayerConfig:
 
 
 class Residual(nn.Module):
-    """A residual connection around a sub-layer, with its norm after it, as in the paper, or before the sub-layer."""
+    """A residual connection around a sub-layer, with its norm after it, as in the paper, or before the sub-layer.
+
+    Gemma has a second norm, of the sub-layer's output.
+    """
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         self.norm = make_norm(config.norm_type, config.d_model, config.norm_epsilon)
         self.dropout = Dropout(config.dropout)
-        self.norm_first = config.norm == "pre"
+        self.norm_first = config.norm != "post"
+        self.output_norm = (
+            make_norm(config.norm_type, config.d_model, config.norm_epsilon) if config.norm == "both" else nn.Identity()
+        )
 
     def forward(self, x_ND: Tensor, sublayer: Callable[..., Tensor], *args: Any) -> Tensor:
         """(N, D) to (N, D); `sublayer` is called with vectors and these arguments."""
         if self.norm_first:
-            return x_ND + self.dropout(sublayer(self.norm(x_ND), *args))
+            return x_ND + self.dropout(self.output_norm(sublayer(self.norm(x_ND), *args)))
         return self.norm(x_ND + self.dropout(sublayer(x_ND, *args)))
 
 

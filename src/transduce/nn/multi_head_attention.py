@@ -4,6 +4,7 @@ Projections of the same input are one matrix: queries, keys and values of self-a
 values of cross-attention. `out` is W^O, the projection of the concatenated heads back to d_model.
 """
 
+import torch
 from torch import Tensor, nn
 
 from transduce.nn.attention import attend, attention_weights
@@ -21,16 +22,30 @@ def split_heads(joint_ND: Tensor, *shapes: tuple[int, int]) -> tuple[Tensor, ...
 
 
 class SelfAttention(nn.Module):
-    """Every token attends to the tokens of its own segment; with `causal`, only to itself and earlier ones."""
+    """Every token attends to the tokens of its own segment; with `causal`, only to itself and earlier ones.
+
+    With `window`, it attends to so many positions up to its own. With `norm_epsilon`, queries and keys are normalized.
+    """
 
     attend = staticmethod(attend)
     split_heads = staticmethod(split_heads)
 
     def __init__(
-        self, d_model: int, heads: HeadSizes, *, causal: bool, rotary: Rotary | None = None, dropout: float = 0.0
+        self,
+        d_model: int,
+        heads: HeadSizes,
+        *,
+        causal: bool,
+        rotary: Rotary | None = None,
+        dropout: float = 0.0,
+        window: int | None = None,
+        norm_epsilon: float | None = None,
     ) -> None:
         super().__init__()
-        self.heads, self.causal, self.rotary, self.dropout = heads, causal, rotary, dropout
+        self.heads, self.causal, self.rotary, self.dropout, self.window = heads, causal, rotary, dropout, window
+        self.q_norm, self.k_norm = (
+            nn.Identity() if norm_epsilon is None else nn.RMSNorm(heads.d_k, eps=norm_epsilon) for _ in range(2)
+        )
         widths = [heads.num_heads * heads.d_k, heads.kv_heads * heads.d_k, heads.kv_heads * heads.d_v]
         self.qkv = projections(d_model, widths, bias=heads.bias)
         self.out = projections(heads.num_heads * heads.d_v, [d_model], bias=heads.bias)
@@ -38,25 +53,36 @@ class SelfAttention(nn.Module):
     def forward(self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor:
         """(N, D) to (N, D)."""
         q_NHK, k_NHK, v_NHK = self.project(x_ND, segments.position_N)
-        dropout = self.dropout if self.training else 0.0
-        o_NHK = self.attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, score_bias_BHTS, dropout)
+        dropout, bias_BHTS = self.dropout if self.training else 0.0, self._bias(segments, score_bias_BHTS)
+        o_NHK = self.attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, bias_BHTS, dropout)
         return self.out(o_NHK.flatten(1))
 
     def prefill(self, x_ND: Tensor, segments: Segments, keys_and_values: list[tuple[Tensor, Tensor]]) -> Tensor:
         """`forward`, which appends the keys and values (N, H, K) to a list, for a cache."""
         q_NHK, k_NHK, v_NHK = self.project(x_ND, segments.position_N)
         keys_and_values.append((k_NHK, v_NHK))
-        return self.out(self.attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal).flatten(1))
+        o_NHK = self.attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, self._bias(segments))
+        return self.out(o_NHK.flatten(1))
 
     def step(self, x_RD: Tensor, position_R: Tensor, cache: KVCache, score_bias_RHT: Tensor | None = None) -> Tensor:
         """`forward` for one new token per row, which attends to itself and to the tokens in the cache."""
         q_RHK, k_RHK, v_RHK = self.project(x_RD, position_R)
-        return self.out(cache.attend_self(q_RHK, k_RHK, v_RHK, score_bias_RHT).flatten(1))
+        if self.window is None:
+            return self.out(cache.attend_self(q_RHK, k_RHK, v_RHK, score_bias_RHT).flatten(1))
+        return self.out(cache.attend_self(q_RHK, k_RHK, v_RHK, window=self.window).flatten(1))
 
     def weights(self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor:
         """The attention weights of `forward`, as (B, H, T, T)."""
         q_NHK, k_NHK, _ = self.project(x_ND, segments.position_N)
-        return attention_weights(q_NHK, k_NHK, segments, segments, self.causal, score_bias_BHTS)
+        return attention_weights(q_NHK, k_NHK, segments, segments, self.causal, self._bias(segments, score_bias_BHTS))
+
+    def _bias(self, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor | None:
+        """The bias of scores: that of a window is -inf before it."""
+        if self.window is None or segments.longest <= self.window:
+            return score_bias_BHTS
+        position_T = torch.arange(segments.longest, device=segments.offsets_B1.device)
+        outside_TS = position_T[:, None] - position_T >= self.window
+        return torch.zeros_like(outside_TS, dtype=self.out.weight.dtype).masked_fill(outside_TS, -torch.inf)[None, None]
 
     def project(self, x_ND: Tensor, position_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens at these positions."""
@@ -64,6 +90,7 @@ class SelfAttention(nn.Module):
         q_NHK, k_NHK, v_NHK = self.split_heads(
             self.qkv(x_ND), (heads.num_heads, heads.d_k), (heads.kv_heads, heads.d_k), (heads.kv_heads, heads.d_v)
         )
+        q_NHK, k_NHK = self.q_norm(q_NHK), self.k_norm(k_NHK)
         if self.rotary is not None:
             q_NHK, k_NHK = self.rotary(q_NHK, position_N), self.rotary(k_NHK, position_N)
         return q_NHK, k_NHK, v_NHK

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from transduce.errors import ConfigError
 from transduce.nn.kinds import PositionKind as PositionKind
 from transduce.nn.lookup import lookup
+from transduce.nn.rotary_rates import RotaryRates
 from transduce.nn.segments import Segments
 
 
@@ -30,14 +31,26 @@ def marian_sinusoids(length: int, d_model: int) -> Tensor:
     return torch.cat([angle_TK.sin(), angle_TK.cos()], dim=1).float()
 
 
+FAIRSEQ_OFFSET = 2
+"""The position that the first token has in fairseq, which counts from one after that of padding."""
+
+
+def fairseq_sinusoids(length: int, d_model: int) -> Tensor:
+    """The sinusoids of fairseq (M2M-100, NLLB): those of Marian from position 2 on."""
+    return marian_sinusoids(length + FAIRSEQ_OFFSET, d_model)[FAIRSEQ_OFFSET:].contiguous()
+
+
+_SINUSOIDS = {"sinusoidal": sinusoids, "marian": marian_sinusoids, "fairseq": fairseq_sinusoids}
+
+
 class Positions(nn.Module):
-    """A table of position vectors: the paper's sinusoids, those of Marian, or learned ones (Table 3, row E)."""
+    """A table of position vectors: the paper's sinusoids, those of Marian or fairseq, or learned ones (Table 3, row E)."""
 
     table_TD: Tensor
 
     def __init__(self, kind: PositionKind, max_positions: int, d_model: int) -> None:
         super().__init__()
-        self._sinusoids = marian_sinusoids if kind == "marian" else sinusoids
+        self._sinusoids = _SINUSOIDS.get(kind, sinusoids)
         if kind == "learned":
             self.table_TD = nn.Parameter(torch.randn(max_positions, d_model) * 0.02)
         else:
@@ -59,7 +72,8 @@ class Positions(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Rotary positions (Su et al., 2021): a query or key at position t is rotated by the angles t / base^(2i/d_k).
+    """Rotary positions (Su et al., 2021): a query or key at position t is rotated by the angles t / base^(2i/d_k), whose
+    rates later models scale (`RotaryRates`).
 
     The product of a rotated query and a rotated key depends only on the distance of their positions. Dimension i is
     rotated together with dimension i + d_k / 2, as in Llama.
@@ -67,9 +81,9 @@ class Rotary(nn.Module):
 
     angle_TK: Tensor
 
-    def __init__(self, max_positions: int, d_k: int, base: float) -> None:
+    def __init__(self, max_positions: int, rates: RotaryRates) -> None:
         super().__init__()
-        self.d_k, self.base = d_k, base
+        self._rates = rates
         self.register_buffer("angle_TK", self._angles(max_positions), persistent=False)
 
     def forward(self, x_NHK: Tensor, position_N: Tensor) -> Tensor:
@@ -85,7 +99,7 @@ class Rotary(nn.Module):
             self.angle_TK = self._angles(max(length, 2 * len(self.angle_TK))).to(self.angle_TK)
 
     def _angles(self, length: int) -> Tensor:
-        rate_K = self.base ** (-torch.arange(0, self.d_k, 2, dtype=torch.float64) / self.d_k)
+        rate_K = torch.tensor(self._rates.rates(), dtype=torch.float64)
         return (torch.arange(length, dtype=torch.float64)[:, None] * rate_K).float()
 
 

@@ -102,7 +102,7 @@ class DocumentJobs:
         except BaseException:
             self.delete(job)
             raise
-        job.task = asyncio.create_task(self._run(job, document, model, target))
+        job.task = asyncio.create_task(self._run(job, document, model, model.target(target, source)))
         return job
 
     async def _work(self, job: DocumentJob, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -126,14 +126,14 @@ class DocumentJobs:
         for job in list(self._jobs.values()):
             self.delete(job)
 
-    async def _run(self, job: DocumentJob, document: Document, model: ServedModel, target: str) -> None:
+    async def _run(self, job: DocumentJob, document: Document, model: ServedModel, to: str | None) -> None:
         try:
             async with asyncio.timeout(self._limits.file_seconds):
                 outputs: dict[tuple[str, bool], AlignedTranslation] = {}
                 counts = Counter(map(_key, document.texts))
                 for texts in self._batches({_key(text): text for text in document.texts}.values()):
                     keys = [_key(text) for text in texts]
-                    outputs.update(zip(keys, await self._translate(texts, model, target), strict=True))
+                    outputs.update(zip(keys, await self._translate(texts, model, to), strict=True))
                     job.done += sum(counts[key] for key in keys)
                 job.content = await self._work(job, document.write, [outputs[_key(text)] for text in document.texts])
             job.state = "done"
@@ -177,10 +177,10 @@ class DocumentJobs:
         if batch:
             yield batch
 
-    async def _translate(self, texts: list[TaggedText], model: ServedModel, target: str) -> list[AlignedTranslation]:
+    async def _translate(self, texts: list[TaggedText], model: ServedModel, to: str | None) -> list[AlignedTranslation]:
         while True:
             try:
-                pending = await self._service.accept_tagged(model, texts, target)
+                pending = await self._service.accept_tagged(model, texts, to)
                 break
             except HttpError as error:
                 if error.status != 429:

@@ -154,9 +154,10 @@ def libretranslate_routes(
             if AUTO not in languages:
                 detected = [_detected(language, probability) for language, probability in ranked]
         outputs = [[text] for text in texts]  # one in the target language stays as it is, as with LibreTranslate
-        for model, indices in _texts_by_model(models, languages, body.target):
+        for model, source, indices in _texts_by_model(models, languages, body.target):
             chosen = [pages[index] for index in indices] if pages else [texts[index] for index in indices]
-            for index, nbest in zip(indices, await _translate(service, body, model, chosen), strict=True):
+            to = model.target(body.target, source)
+            for index, nbest in zip(indices, await _translate(service, body, model, to, chosen), strict=True):
                 outputs[index] = nbest
         return _response(body, outputs, detected)
 
@@ -218,13 +219,17 @@ def _detected(language: str, probability: float) -> DetectedLanguage:
 
 def _texts_by_model(
     models: ServedModels, languages: Sequence[str], target: str
-) -> Iterable[tuple[ServedModel, list[int]]]:
-    """The indices of the texts that each model translates, from the source language of each text."""
-    groups: dict[str, tuple[ServedModel, list[int]]] = {}
+) -> Iterable[tuple[ServedModel, str, list[int]]]:
+    """The indices of the texts that each model translates, from the source language of each text.
+
+    Texts in different languages are together unless the model reads their language.
+    """
+    groups: dict[tuple[str, str], tuple[ServedModel, str, list[int]]] = {}
     for text, source in enumerate(languages):
         if source != target or source == AUTO:
             model = models.by_languages(source, target)
-            groups.setdefault(model.name, (model, []))[1].append(text)
+            source = source if model.translator.languages.source_tags else AUTO
+            groups.setdefault((model.name, source), (model, source, []))[2].append(text)
     return groups.values()
 
 
@@ -241,6 +246,7 @@ async def _translate(
     service: TranslationService,
     body: TranslateRequest,
     model: ServedModel,
+    to: str | None,
     texts: Sequence[str] | Sequence[HtmlText],
 ) -> list[list[str]]:
     """The n-best list of each text, which is plain text or HTML."""
@@ -250,11 +256,11 @@ async def _translate(
         options = {"nbest": nbest, "beam": max(nbest, model.translator.config.beam)}
     if documents := [text for text in texts if isinstance(text, HtmlText)]:
         tagged = [text for document in documents for text in document.texts]
-        split = await (await service.accept_tagged(model, tagged, body.target, **options)).all()
+        split = await (await service.accept_tagged(model, tagged, to, **options)).all()
         size = sum(len(document.source) for document in documents)
         return await service.workers.run(size * (body.alternatives + 1), _fill, documents, split)
     plain = [text for text in texts if isinstance(text, str)]
-    split = await (await service.accept(model, plain, to=model.target(body.target), **options)).all()
+    split = await (await service.accept(model, plain, to=to, **options)).all()
     return await service.workers.run(split.cost, _texts, split)
 
 

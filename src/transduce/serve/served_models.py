@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce.errors import ConfigError
-from transduce.files.languages import LANGUAGES
+from transduce.files.languages import LANGUAGES, TargetLanguage, describe_directions
 from transduce.serve.limits import HttpError
 from transduce.translation.detection import AUTO, Detector
 from transduce.translation.translator import Translator
@@ -26,14 +26,18 @@ class ServedModel:
 
     def supports(self, source: str, target: str) -> bool:
         """Whether the model translates between these languages."""
+        languages = self.translator.languages
+        source, target = (languages.code(name) or "" if name != AUTO else name for name in (source, target))
         return any(
             (model_source is None or source in (model_source, AUTO)) and model_target in (None, target)
             for model_source, model_target in self.directions
         )
 
-    def target(self, target: str) -> str | None:
-        """The target language that the translator needs, if it has several."""
-        return target if self.translator.tagged else None
+    def target(self, target: str, source: str = AUTO) -> str | None:
+        """The target language that the translator needs, if it has several, with the source if it reads that as well."""
+        if not self.translator.tagged:
+            return None
+        return TargetLanguage(target, source) if self.translator.languages.source_tags and source != AUTO else target
 
     def target_names(self) -> list[tuple[str, str]]:
         """Source and target of each direction for lists; the name of the model stands for an unknown target."""
@@ -85,7 +89,7 @@ class ServedModels:
         for model in self.models:
             if model.supports(source, target) or model.name == target:
                 return model
-        pairs = [f"{source} to {target}" for model in self.models for source, target in model.target_names()]
+        pairs = [describe_directions(model.target_names()) for model in self.models]
         raise HttpError(400, f"no model for this language pair; available: {', '.join(pairs)}")
 
     def detector(self) -> Detector:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from transduce.config import require
+from transduce.files.languages import source_of
 
 SPACE_MARK = "\u2581"
 """SentencePiece's representation of a space."""
@@ -22,12 +23,14 @@ SLOTS = _SYMBOLS[:10]
 """Each stands for a protected span of a sentence; see translation/stages/protect.py."""
 FORMALITY = {"formal": _SYMBOLS[10], "informal": _SYMBOLS[11]}
 """The form of address that the translation uses: German "Sie" or "du"; see translation/formality.py."""
+SEPARATOR = _SYMBOLS[12]
+"""Between the sentence before, which a model with data.context reads as well, and the sentence that it translates."""
 BACK_TRANSLATED = _SYMBOLS[13]
 """The first token of a source that is a back-translation."""
 MASK = _SYMBOLS[15]
 """Takes the place of a token that a model is to predict, or of a span of tokens."""
 RESERVED = _SYMBOLS
-"""The symbols of every new vocabulary, besides language tags; two of them have no use yet."""
+"""The symbols of every new vocabulary, besides language tags; one of them has no use yet."""
 _TAG_START, _TAG_END = "\ue110", "\ue111"
 SENTINELS = [f"{_TAG_START}span{number}{_TAG_END}" for number in range(1, 51)]
 """Each takes the place of a span of tokens of a text; of vocabularies that denoising in the manner of T5 needs."""
@@ -61,16 +64,27 @@ def escape(text: str) -> str:
 
 
 def tag_prefix(target: str | None) -> str:
-    """What a marked source begins with: the tag of the target language and a space, or nothing."""
-    return f"{language_tag(target)} " if target else ""
+    """What a marked source begins with: the tag of the target language and a space, or nothing.
+
+    The tag of the source language follows if the target tells it.
+    """
+    codes = [code for code in (target, source_of(target)) if code]
+    return "".join(f"{language_tag(code)} " for code in codes)
 
 
-def mark(text: str, target: str | None, *, back_translated: bool = False) -> str:
+def mark(text: str, target: str | None, *, back_translated: bool = False, context: bool = False) -> str:
     """A user's text as a marked source: the tag of the target language, if there is one, comes first.
 
-    A back-translation has a symbol of its own after it.
+    It may tell the source language, whose tag is second. A back-translation has a symbol of its own after them. With
+    `context`, a line before the text is its context.
     """
-    return tag_prefix(target) + (f"{BACK_TRANSLATED} " if back_translated else "") + escape(text)
+    before, _, text = text.rpartition("\n") if context else ("", "", text)
+    return tag_prefix(target) + (f"{BACK_TRANSLATED} " if back_translated else "") + after(before) + escape(text)
+
+
+def after(before: str) -> str:
+    """What a marked source has before its text, if its context is known: the sentence before, and a separator."""
+    return f"{escape(before)} {SEPARATOR} " if before else ""
 
 
 def unescape(marked: str) -> str:
@@ -81,6 +95,15 @@ def unescape(marked: str) -> str:
 
 def has_escapes(marked: str) -> bool:
     return ESCAPE in marked
+
+
+def split_languages(marked: str) -> tuple[list[str], str]:
+    """The tags of languages that a marked text begins with, and the rest."""
+    tags = list[str]()
+    while match := _LANGUAGE_TAG.match(marked):
+        tags.append(match[0])
+        marked = marked[match.end() :].removeprefix(" ")
+    return tags, marked
 
 
 def split_tags(marked: str) -> tuple[str, str]:

@@ -32,6 +32,7 @@ FREE_TO_CHANGE = {
     *("train.samples", "train.save_every", "train.keep"),
     *("train.average", "train.shard", "train.device", "train.threads", "train.cooldown", "data.train", "data.valid"),
     *("data.replay", "data.back_translated", "data.by_sentence", "data.truecase", "data.src_lang", "data.tgt_lang"),
+    "data.source_tags",
     *("search", "train.criterion", "train.bleu_tokenizer", "train.tensorboard", "train.wandb"),
 }
 _DIRECTION = re.compile(r"data\.directions\.[^.]+\.")

@@ -16,7 +16,7 @@ and what their translation must contain.
 | normalize | usual forms of rare characters, "UK" for U.K. |                                                      |
 | expand    | words for abbreviations                       |                                                      |
 | language  | symbols of target language and formality      |                                                      |
-| search    | runs the model; adds what the output lacks    |                                                      |
+| search    | runs the model; searches again for what an output lost (`recheck`), adds what it lacks (`repair`)    |
 
 Two places depart from a plain list of functions from a text to a text:
 
@@ -29,14 +29,16 @@ Two places depart from a plain list of functions from a text to a text:
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from transduce.deadline import check_deadline
 from transduce.errors import ConfigError, DataError
-from transduce.files.languages import Direction
+from transduce.files.languages import Direction, TargetLanguage, source_of
 from transduce.files.texts import require_text
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import FORMALITY, SLOTS, describe, language_tag, tag_prefix
+from transduce.tokenizers.symbols import FORMALITY, SLOTS, after, describe, language_tag, split_tags, tag_prefix
+from transduce.translation.detection import Detector
 from transduce.translation.formality import Formality, has_forms_of_address
 from transduce.translation.stages.glossary import Terms
 from transduce.translation.stages.normalize import Expand, Normalize, Readable
@@ -65,10 +67,12 @@ class Line(NamedTuple):
     """The target language."""
     number: int = 1
     """Its number, for error messages."""
+    before: str = ""
+    """The text before it, of whose last sentence a model with data.context reads."""
 
 
 class Language(Stage):
-    """Puts symbols before a text: the tag of the target language, as multilingual models read it, and formality."""
+    """Puts symbols before a text: the tags of languages that a multilingual model reads, and formality."""
 
     name = "language"
 
@@ -98,23 +102,30 @@ class Pipeline:
         aligns: bool = False,
         truecases: bool = False,
         longest_prefix: int | None = None,
+        context: bool = False,
+        source_tags: bool = False,
     ) -> None:
         """`by_sentence`: whether every sentence is a segment; otherwise, a line is one if it is not too long.
 
         `directions` are empty if they are not known. `tagged`: whether a tag of the target language begins every
-        source, as in multilingual models. `uses_slots`, `knows_formality`: whether the model was trained with slots,
+        source, as in multilingual models; `source_tags`: whether one of the source language follows. `uses_slots`, `knows_formality`: whether the model was trained with slots,
         and with symbols of formality. `aligns`: whether outputs can be aligned. `truecases`: whether sentences in
         capitals or title case get ordinary capitals.
+        `context`: whether the model reads the sentence before.
         `longest_prefix` is the maximum number of tokens of an output's prefix, None if there is no limit.
         """
         self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
         self.protection, self.uses_slots, self._directions = protection, uses_slots, directions
-        self.tagged = tagged
+        self.tagged, self.context, self._source_tags = tagged, context, source_tags
         self._reserved = reserved_tokens(tokenizer.target)
         self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
-        sources = {target: self._sources(target) for target in (None, *(target for _, target in directions))}
-        protect = Protect(readable, uses_slots, sources)
+        self.sources: dict[str | None, set[str]] = {None: set()}
+        """The languages that the source of a translation to a language may have."""
+        for source, target in directions:
+            self.sources[None].add(source)
+            self.sources.setdefault(target, set()).add(source)
+        protect = Protect(readable, uses_slots, self.sources)
         self.tags = Tags(aligns)
         self.split = Split(protect, by_sentence)
         self.stages: list[Stage] = [
@@ -123,7 +134,7 @@ class Pipeline:
             *([Truecase(readable, tokenizer.encode, uses_slots)] if truecases else []),
             Slots(uses_slots),
             Normalize(readable),
-            Expand(readable, sources),
+            Expand(readable, self.sources),
             Language(tagged),
         ]
         """The stages of a segment; `tags` and `split` come before them, the search (`stages/search.py`) after them."""
@@ -157,14 +168,15 @@ class Pipeline:
         sources = [
             [self.prepare(text, context) for text in texts] for texts, context in zip(originals, contexts, strict=True)
         ]
-        tokens = iter(
-            self.tokenizer.encode_all([text.characters for texts in sources for text in texts], -1, marked=True)
-        )
+        read = self._in_context(lines, originals, sources, contexts) if self.context else sources
+        tokens = iter(self.tokenizer.encode_all([text.characters for texts in read for text in texts], -1, marked=True))
         results: list[list[Segment]] = []
-        for line, prefix, context, *texts in zip(lines, prefixes, contexts, originals, sources, strict=True):
+        for line, prefix, context, *texts in zip(lines, prefixes, contexts, originals, read, sources, strict=True):
             segments: list[Segment] = []
-            for original, source in zip(*texts, strict=True):
+            for original, source, plain in zip(*texts, strict=True):
                 segment = self._segment(original, source, next(tokens), prefix, context)
+                if source is not plain and len(segment.tokens) > self.max_source_length:  # without its context
+                    segment = self._segment(original, plain, self._encoded(plain), prefix, context)
                 if self._fits(source, segment.tokens):
                     segments.append(segment)
                 elif refuse_long and len(segment.tokens) > self.max_source_length:
@@ -176,6 +188,30 @@ class Pipeline:
                     segments += self._pieces(original, prefix, context)
             results.append(segments)
         return results
+
+    def _in_context(
+        self,
+        lines: Sequence[Line],
+        originals: Sequence[Sequence[Text]],
+        sources: Sequence[Sequence[Text]],
+        contexts: Sequence[Context],
+    ) -> list[list[Text]]:
+        """The sources of each line, each with the sentence before it, unless it is the first of a document."""
+        results = []
+        for line, texts, prepared, context in zip(lines, originals, sources, contexts, strict=True):
+            before = self.split.apply(self.tags.apply(Text.of(line.before), context), context)[-1:]
+            sentences = [*(before or [Text.of("")]), *texts]
+            in_context = []
+            for source, sentence in zip(prepared, sentences, strict=False):
+                at = len(split_tags(source.characters)[0])
+                known = after(sentence.characters.strip())
+                in_context.append(source.edited([(at, at, known)]) if known else source)
+            results.append(in_context)
+        return results
+
+    def _encoded(self, source: Text) -> list[int]:
+        (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)
+        return tokens
 
     def whole(self, text: str, target: str | None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or does not fit."""
@@ -262,17 +298,29 @@ class Pipeline:
 
     def source_language(self, target: str | None) -> str | None:
         """The language of the source, if the directions leave no choice."""
-        sources = self._sources(target)
-        return sources.pop() if len(sources) == 1 else None
+        sources = self.sources.get(target, set())
+        return next(iter(sources)) if len(sources) == 1 else None
 
-    def _sources(self, target: str | None) -> set[str]:
-        """The languages that the source of a translation may have."""
-        return {source for source, other in self._directions if target in (None, other)}
+    def languages(self, line: Line) -> tuple[str | None, str | None]:
+        """The languages of a line; a model that reads a tag of the source language needs both."""
+        source, target = source_of(line.target) or self.source_language(line.target), line.target
+        if not self._source_tags or not target:
+            return source, target
+        source = source or self._detector.detect(line.text).language
+        if not any(map(str.isalpha, line.text)):  # a number is the same in all languages
+            source = source or next(iter(self.sources[None]))
+        if source not in self.sources[None]:
+            raise DataError(f"line {line.number}: the language of the text is not certain; name it (--from, or source)")
+        return source, TargetLanguage(target, source)
+
+    @cached_property
+    def _detector(self) -> Detector:
+        return Detector(self._directions, [self.tokenizer])
 
     def _context(self, line: Line, wording: Wording, *, protect: bool = True, has_prefix: bool = False) -> Context:
         protection = self.protection if protect else None
-        source = self.source_language(line.target)
-        return Context(source, line.target, wording.glossary, wording.formality, wording.locale, protection, has_prefix)
+        source, target = self.languages(line)
+        return Context(source, target, wording.glossary, wording.formality, wording.locale, protection, has_prefix)
 
     def _encode_prefix(self, line: Line) -> list[int]:
         tokens = self.tokenizer.target.encode(line.prefix) if line.prefix else []

@@ -12,7 +12,7 @@ from transduce.fast.choose import pick_engine, runs_on_cpu
 from transduce.fast.native.shortlist import model_shortlist
 from transduce.features import HOOKS, feature_with
 from transduce.files.html_page import HtmlPage
-from transduce.files.languages import Direction, ModelLanguages, describe_directions
+from transduce.files.languages import Direction, ModelLanguages, describe_directions, directions_of
 from transduce.files.texts import require_list, require_texts
 from transduce.models.any_model import AnyModel
 from transduce.models.folder import find_model, read_model
@@ -29,6 +29,7 @@ from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
 from transduce.translation.stages.address import with_one_form
 from transduce.translation.stages.protect import Protection
+from transduce.translation.stages.recheck import Rechecker
 from transduce.translation.stages.repair import Repairer
 from transduce.translation.stages.search import Searches, decode, line_spans, pieces, run_searches, translate_stream
 from transduce.translation.stages.slots import reserved_tokens
@@ -73,7 +74,10 @@ class Translator(Loaded):
         directions: Sequence[Direction] = (),
         tagged: bool = False,
         default_to: str | None = None,
+        source_tags: bool = False,
+        names: Mapping[str, str] | None = None,
         calibrations: Mapping[str, Calibration] | None = None,
+        context: bool = False,
     ) -> None:
         self.any_model = model
         """The model as the engine needs it: a torch module, or as it is stored in its folder."""
@@ -90,7 +94,9 @@ class Translator(Loaded):
             max_source_length = min(max_source_length, model.longest)
         if tagged and not all(language_tag(target) in tokenizer.symbol_ids for _, target in directions):
             raise ModelError("the vocabulary of this multilingual model does not have the tags of its languages")
-        self.directions = list(directions)
+        self.languages = ModelLanguages(list(directions), tagged, default_to, source_tags, names or {})
+        """The directions of the model, and how a request names them."""
+        self.directions = self.languages.directions
         """Source and target language of each direction of the model; empty if they are not known."""
         self.tagged = tagged
         """Whether a tag selects the target language, as in multilingual models."""
@@ -111,8 +117,11 @@ class Translator(Loaded):
             aligns=model.aligns,
             truecases=truecases,
             longest_prefix=model.longest,
+            context=context,
+            source_tags=source_tags,
         )
         """What happens to a text before and after the search."""
+        self.rechecker = Rechecker(self.pipeline)
         self._repairer = Repairer(self.reader, self.pipeline)
 
     def _facts(self) -> Iterator[str]:
@@ -159,26 +168,37 @@ class Translator(Loaded):
             uses_slots=bool(facts.get("augment", {}).get("spans")),
             knows_formality=bool(facts.get("augment", {}).get("formality")),
             protection=Protection([] if protect is True else protect) if protect is not False else None,
-            directions=[(source, target) for source, target in facts.get("directions", [])],
+            directions=directions_of(facts),
             tagged=bool(facts.get("tagged")),
             default_to=facts.get("default_to"),
+            source_tags=bool(facts.get("source_tags")),
+            names=facts.get("languages"),
             # The calibration of one model does not hold for an ensemble.
             calibrations=read_calibrations(facts, folders[0]) if len(folders) == 1 else None,
+            context=bool(facts.get("context")),
         )
 
     @overload
-    def translate(self, texts: str, *, to: str | None = None, **options: Unpack[TranslateOptions]) -> str: ...  # type: ignore[overload-overlap]
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, *, to: str | None = None, source: str | None = None, **options: Unpack[TranslateOptions]
+    ) -> str: ...
     @overload
     def translate(
-        self, texts: Sequence[str], *, to: Target = None, **options: Unpack[TranslateOptions]
+        self, texts: Sequence[str], *, to: Target = None, source: str | None = None, **options: Unpack[TranslateOptions]
     ) -> list[str]: ...
     def translate(
-        self, texts: str | Sequence[str], *, to: Target = None, **options: Unpack[TranslateOptions]
+        self,
+        texts: str | Sequence[str],
+        *,
+        to: Target = None,
+        source: str | None = None,
+        **options: Unpack[TranslateOptions],
     ) -> str | list[str]:
         """Translate one text, or each text of a list.
 
         `to` is the target language, which a model with several target languages requires; a list names one for each
-        text. Of the options, `glossary` has terms whose translations every sentence uses, and `formality` is formal or
+        text. `source` is the language of the texts, which models such as NLLB read; by default, it is detected. Of the
+        options, `glossary` has terms whose translations every sentence uses, and `formality` is formal or
         informal (for models that were trained with augment.formality), and `locale=False` leaves numbers, prices and
         times as they are instead of writing them as the target language does; the others are the fields of SearchConfig
         (beam=1 is greedy).
@@ -189,14 +209,15 @@ class Translator(Loaded):
                 f"translate returns the best output only; call hypotheses(texts, nbest={options['nbest']}) for more"
             )
         if isinstance(texts, str):
-            return self.hypotheses([texts], to=to, **options)[0][0].text
-        return [best[0].text for best in self.hypotheses(texts, to=to, **options)]
+            return self.hypotheses([texts], to=to, source=source, **options)[0][0].text
+        return [best[0].text for best in self.hypotheses(texts, to=to, source=source, **options)]
 
     def hypotheses(
         self,
         texts: Sequence[str],
         *,
         to: Target = None,
+        source: str | None = None,
         prefixes: Sequence[str] | None = None,
         align: bool = False,
         long: LongInput = "split",
@@ -206,7 +227,7 @@ class Translator(Loaded):
     ) -> list[list[Translation]]:
         """Translate each text of a list; return its n best translations with scores, best first.
 
-        `to` and `options` are as in `translate`. Every sentence of an output starts with its text's prefix. A text
+        `to`, `source` and `options` are as in `translate`. Every sentence of an output starts with its text's prefix. A text
         longer than `max_source_length` is split and translated in segments, or, with long="refuse", raises a DataError
         with its line number, counted from `first_line`. The translation of an empty text is empty. `align` adds to each
         token the source token that it is aligned with. `confidence` adds the confidence of outputs and words, for
@@ -224,6 +245,7 @@ class Translator(Loaded):
         translations = self.stream(
             texts,
             to=to,
+            source=source,
             prefixes=prefixes,
             align=align,
             long=long,
@@ -238,7 +260,9 @@ class Translator(Loaded):
         texts: Iterable[str],
         *,
         to: str | Iterable[str | None] | None = None,
+        source: str | None = None,
         prefixes: Iterable[str] | None = None,
+        contexts: Iterable[str] | None = None,
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
@@ -249,8 +273,9 @@ class Translator(Loaded):
     ) -> Iterator[Translations]:
         """Like `hypotheses`, but yield results one by one; at most 2 * `window` texts are in memory at a time.
 
-        Results keep the order of the texts. There may be more prefixes than texts. `text_done` is called when a text is
-        translated, possibly before those that precede it: it serves to show progress.
+        Results keep the order of the texts. There may be more prefixes than texts. `contexts` are the texts before each
+        text, for models with data.context; an empty one is that of the first text of a document. `text_done` is called
+        when a text is translated, possibly before those that precede it: it serves to show progress.
         """
         wording, search = split_options(options, "stream")
         ahead = window or (_AHEAD_ON_GPU if self.any_model.device_type == "cuda" else _AHEAD_ON_CPU)
@@ -265,25 +290,24 @@ class Translator(Loaded):
         line_prefixes = repeat("") if prefixes is None else prefixes
 
         def checked(language: str | None) -> str | None:
-            target = self.target(language)
+            target = self.target(language, source)
             self.require_shortlist(config, target)
             self.pipeline.require_formality(wording.formality, target)
             return target
 
         targets = repeat(checked(to)) if to is None or isinstance(to, str) else map(checked, to)
-        lines = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
+        earlier = repeat("") if contexts is None else contexts
+        lines = enumerate(zip(texts, line_prefixes, targets, earlier, strict=False), start=first_line)
 
         def restore(lines: list[list[Segment]], found: list[list[list[Hypothesis]]]) -> Iterator[list[Translation]]:
-            engine = self.repairing_engine(config)
-            if self.pipeline.knows_formality:
-                found = run_searches(engine, with_one_form(self.pipeline, lines, found, config))
-            segments, results = [*chain(*lines)], [*chain(*found)]
-            searches = self.translation_searches(segments, results, config, align, confidence, coverage=confidence)
-            return iter(run_searches(engine, searches))
+            searches = self.translation_searches(lines, found, config, align, confidence, coverage=confidence)
+            return iter(run_searches(self.repairing_engine(config), searches))
 
         batches = (
             self.pipeline.segments(
-                [Line(*line, number) for number, line in read], wording, refuse_long=long == "refuse"
+                [Line(text, prefix, target, number, before) for number, (text, prefix, target, before) in read],
+                wording,
+                refuse_long=long == "refuse",
             )
             for read in iter(lambda: list(islice(lines, ahead)), [])
         )
@@ -291,10 +315,12 @@ class Translator(Loaded):
         for segments, outputs in translate_stream(engine, config, batches, restore, ahead, first_line, text_done):
             yield self.join_by_rank(segments, outputs)
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], *, to: Target = None) -> list[PairScore]:
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], *, to: Target = None, source: str | None = None
+    ) -> list[PairScore]:
         """The log-probability of each target given its source; a pair is scored as a whole, however long it is.
 
-        `to` is as in `translate`. Protected spans that both sides have are in slots if the model was trained with them.
+        `to` and `source` are as in `translate`. Protected spans that both sides have are in slots if the model was trained with them.
         """
         require_texts(sources, "sources")
         require_texts(targets, "targets")
@@ -302,7 +328,10 @@ class Translator(Loaded):
             raise DataError(f"{len(sources):,} sources but {len(targets):,} targets; give one for each source")
         _require_targets(to, len(sources))
         languages = [to] * len(sources) if to is None or isinstance(to, str) else to
-        tags = [target if self.tagged else None for target in map(self.target, languages)]
+        tags = [target if self.tagged else None for target in (self.target(language, source) for language in languages)]
+        if self.languages.source_tags:
+            lines = (Line(text, target=target) for text, target in zip(sources, tags, strict=True))
+            tags = [self.pipeline.languages(line)[1] for line in lines]
         protection = self.pipeline.protection if self.pipeline.uses_slots else None
         pairs = list(zip(sources, targets, strict=True))
         return score_pairs(self.reader, self.tokenizer, pairs, tags, protection, self.any_model.longest)
@@ -315,11 +344,15 @@ class Translator(Loaded):
         wording: Wording = DEFAULT_WORDING,
         *,
         protect: bool = True,
+        before: str = "",
     ) -> list[Segment]:
-        """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`."""
+        """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`.
+
+        `before` is the text before it, for models with data.context.
+        """
         target = self.target(to)
         self.pipeline.require_formality(wording.formality, target)
-        return self.pipeline.segments([Line(text, prefix, target)], wording, protect=protect)[0]
+        return self.pipeline.segments([Line(text, prefix, target, before=before)], wording, protect=protect)[0]
 
     def whole(self, text: str, to: str | None = None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""
@@ -327,25 +360,29 @@ class Translator(Loaded):
 
     def translation_searches(
         self,
-        segments: Sequence[Segment],
-        results: Sequence[list[Hypothesis]],
+        texts: Sequence[list[Segment]],
+        found: Sequence[list[list[Hypothesis]]],
         config: SearchConfig,
         align: bool,
         confidence: Confidence = False,
         portion_tokens: int | None = None,
         coverage: bool = False,
     ) -> Searches[list[list[Translation]]]:
-        """The translations of segments, from the hypotheses of a search, with everything that the segments require.
+        """The translations of all segments of texts, from the hypotheses of a search, with what the segments require.
 
-        `repairing_engine` runs the searches that this needs. With `coverage`, translations have the source words that
-        they seem to lack. What follows the searches is done for about `portion_tokens` output tokens at a time; between
-        two portions, this yields no segments, so that the caller can do other things. Portions are larger if no model
-        reads the outputs.
+        `repairing_engine` runs the searches that this needs. A text does not mix forms of address. With `coverage`,
+        translations have the source words that they seem to lack. What follows the searches is done for about
+        `portion_tokens` output tokens at a time; between two portions, this yields no segments, so that the caller can
+        do other things. Portions are larger if no model reads the outputs, and smaller if it tests each word.
         """
-        engine = self.repairing_engine(config)
-        results = yield from self._repairer.searches(segments, results, config, engine)
+        if self.pipeline.knows_formality:
+            found = yield from with_one_form(self.pipeline, texts, found, config)
+        segments, results = [*chain(*texts)], [*chain(*found)]
+        results = yield from self._completed(segments, results, config)
         translations: list[list[Translation]] = [[] for _ in segments]
-        if portion_tokens is not None and not (align or confidence or any(part.original.marks for part in segments)):
+        if portion_tokens is not None and coverage:
+            portion_tokens //= _DECODING_SPEED
+        elif portion_tokens is not None and not (align or confidence or any(part.original.marks for part in segments)):
             portion_tokens *= _DECODING_SPEED
         for number, portion in enumerate(_portions(results, portion_tokens)):
             if number:
@@ -359,14 +396,25 @@ class Translator(Loaded):
             lacking: Iterator[list[str] | None] = repeat(None)
             if coverage:
                 lacking = uncovered_words(self.reader, self.tokenizer, parts, hypotheses, self.directions)
-            found = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
-            for (index, hypothesis), output in zip(portion, found, strict=True):
+            outputs = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
+            for (index, hypothesis), output in zip(portion, outputs, strict=True):
                 text = self.pipeline.restore(output, segments[index]).text
                 alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
                 known = text, *scores, output.tokens, alignment
-                translations[index].append(Translation(*known, *next(estimates), uncovered=next(lacking)))
+                uncovered = next(lacking)
+                if uncovered is not None:
+                    lost = self.rechecker.lost_words(segments[index], hypothesis)
+                    uncovered += (word for word in lost if word not in uncovered)
+                translations[index].append(Translation(*known, *next(estimates), uncovered=uncovered))
         return translations
+
+    def _completed(
+        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig
+    ) -> Searches[list[list[Hypothesis]]]:
+        """The results of a search, with what their segments state and require."""
+        results = yield from self.rechecker.searches(segments, results, config)
+        return (yield from self._repairer.searches(segments, results, config, self.repairing_engine(config)))
 
     def repairing_engine(self, config: SearchConfig) -> Engine:
         """The engine that searches again for outputs without what is required."""
@@ -422,7 +470,7 @@ class Translator(Loaded):
         results, engine = search_all(self.engine_for(config), segments, config), self.repairing_engine(config)
         found, repaired = (
             decode(self.reader, self.tokenizer, segments, [best for best, *_ in nbest], align=False)
-            for nbest in (results, run_searches(engine, self._repairer.searches(segments, results, config, engine)))
+            for nbest in (results, run_searches(engine, self._completed(segments, results, config)))
         )
         line = Line(text, target=self.target(to))
         return list(self.pipeline.explain(line, wording, segments, found, repaired))
@@ -455,10 +503,6 @@ class Translator(Loaded):
     def max_source_length(self) -> int:
         """Maximum number of source tokens in one forward pass; longer texts are split."""
         return self.pipeline.max_source_length
-
-    @property
-    def languages(self) -> ModelLanguages:
-        return ModelLanguages(self.directions, self.tagged, self.default_to)
 
     def target(self, to: str | None, source: str | None = None) -> str | None:
         """The target language of a request, as in `ModelLanguages.target`."""

@@ -7,6 +7,7 @@ copied when hypotheses change rows: position p of hypothesis r is stored in row 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ import triton
 from torch import Tensor
 
 from transduce.fast.gpu.beam_kernels import advance, start_slots, summarise
+from transduce.fast.kernels.common import early
 from transduce.fast.limits import ANY, ANY_BUT_END
 from transduce.nn.device import send
 from transduce.search.decoder import Hypothesis
@@ -44,7 +46,10 @@ class Entry:
 class SlotBeam:
     """S slots of W hypotheses each, with up to P positions; slots advance independently of each other."""
 
-    def __init__(self, slots: int, beam: int, positions: int, vocab_size: int, device: torch.device) -> None:
+    def __init__(
+        self, slots: int, beam: int, positions: int, vocab_size: int, device: torch.device, begin: int = 0
+    ) -> None:
+        """`begin` is the number of forced first tokens that are no part of outputs."""
         S, R = slots, slots * beam
 
         def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
@@ -67,7 +72,7 @@ class SlotBeam:
         """Tokens and lengths of the best finished hypotheses, unsorted."""
         self.finished_log_prob_R, self.finished_score_R = (zeros(R, dtype=torch.float32) for _ in range(2))
         self.alpha_1, self.nbest_1 = zeros(1, dtype=torch.float32), zeros(1)
-        self.min_length = 0
+        self.begin, self.min_length = begin, 0
         """Minimum number of output tokens of the sentences that enter."""
         parts = -(-vocab_size // _PART)
         self._best_RX, self._log_total_RX = (zeros(R, parts, dtype=torch.float32) for _ in range(2))
@@ -75,7 +80,7 @@ class SlotBeam:
     def enter(self, slot_A: Tensor, entries: Sequence[Entry]) -> None:
         """Start these sentences in these slots."""
         table_A = np.full((len(entries), _FIELDS + self.positions), ANY, dtype=np.int32)  # fields, then forced tokens
-        table_A[:, _FIELDS : _FIELDS + self.min_length] = ANY_BUT_END
+        table_A[:, _FIELDS : _FIELDS + self.begin + self.min_length] = ANY_BUT_END
         table_A[:, :_FIELDS] = [
             (entry.job_id, entry.limit, entry.symbols.start, len(entry.symbols), entry.missing) for entry in entries
         ]
@@ -113,7 +118,8 @@ class SlotBeam:
         """Extend the hypotheses of every slot, given the float32 logits of their next tokens."""
         (R, X), W, stride = self._best_RX.shape, self.beam, logits_RV.stride(0)
         C = 2 * W if W > 1 else 1  # at most W of 2W end with the end marker, so at least W alive ones remain
-        common = {"W": W, "PART": _PART, "PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
+        markers = {"PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
+        common = {"W": W, "PART": _PART, **markers, **early(logits_RV.device)}
         summarise[(R, triton.cdiv(X, _PARTS_AT_ONCE))](
             logits_RV, self.job_id_S, self.position_R, self.forced_SP, self.symbols_S2, self.missing_R, self._best_RX,
             self._log_total_RX, self.vocab_size, stride, X, self.positions, PARTS_AT_ONCE=_PARTS_AT_ONCE,
@@ -125,7 +131,7 @@ class SlotBeam:
             self.alive_R, self.finished_RP, self.finished_length_R, self.finished_log_prob_R, self.finished_score_R,
             self.alpha_1, self.nbest_1, self.vocab_size, stride, X, self.positions,
             W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C), X2=triton.next_power_of_2(X),
-            P2=triton.next_power_of_2(self.positions), num_warps=4, **common,
+            P2=triton.next_power_of_2(self.positions), BEGIN=self.begin, num_warps=4, **common,
         )  # fmt: skip
 
     def finished(self, slots: Sequence[int]) -> list[Tensor]:
@@ -135,17 +141,18 @@ class SlotBeam:
         return [x.view(self.slots, W, *x.shape[1:]).index_select(0, slot_A) for x in tables]
 
 
-def hypotheses(finished: Sequence[Tensor], nbest: int) -> list[list[Hypothesis]]:
-    """The best hypotheses of each slot, from the result of `SlotBeam.finished` on the CPU."""
+def hypotheses(finished: Sequence[Tensor], nbest: int, begin: int = 0) -> list[list[Hypothesis]]:
+    """The best hypotheses of each slot, without their first `begin` tokens, from `SlotBeam.finished` on the CPU."""
     tokens_AWP, length_AW, log_prob_AW, score_AW = (x.numpy() for x in finished)
     order_AW = np.argsort(-score_AW, axis=1, kind="stable")[:, :nbest]
-    tokens = np.take_along_axis(tokens_AWP[:, :, : length_AW.max()], order_AW[:, :, None], axis=1).tolist()
-    others = (np.take_along_axis(x, order_AW, axis=1).tolist() for x in (length_AW, log_prob_AW, score_AW))
+    slot_A1 = np.arange(len(order_AW))[:, None]
+    tokens = tokens_AWP[slot_A1, order_AW, : length_AW.max()].tolist()
+    others = (x[slot_A1, order_AW].tolist() for x in (length_AW, log_prob_AW, score_AW))
     return [
         [
-            Hypothesis(row[:length], log_prob, score)
+            Hypothesis(row[begin:length], log_prob, score)
             for row, length, log_prob, score in zip(*group, strict=True)
-            if score > -np.inf
+            if score > -inf
         ]
         for group in zip(tokens, *others, strict=True)
     ]

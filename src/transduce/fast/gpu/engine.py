@@ -8,7 +8,7 @@ from itertools import chain, repeat
 import torch
 
 from transduce.fast.gpu.beam import Entry, hypotheses
-from transduce.fast.gpu.slot_batch import PendingCopy, SlotBatch, SlotModel
+from transduce.fast.gpu.slot_batch import PendingCopy, SlotBatch, SlotModel, begin_of
 from transduce.fast.kernels.fuse import fits, fuse
 from transduce.fast.limits import attention_limits, missing_bits, search_limits
 from transduce.models.any_model import AnyModel
@@ -64,6 +64,8 @@ class GpuEngine:
             return f"no models of the architecture {model.config.architecture}"
         if reason := search_limits(model.config, options, constrained=constrained):
             return reason
+        if isinstance(model, DecoderOnly) and model.config.window is not None:
+            return "no attention to a window (model.window)"
         return attention_limits(model.config) if isinstance(model, EncoderDecoder) else None
 
     def start_session(self, config: SearchConfig) -> "GpuSession":
@@ -139,7 +141,8 @@ class GpuSession:
         longest = model.longest
         if longest is not None and isinstance(model, DecoderOnly):
             longest -= 1  # BOS has a position as well
-        new = [(key, job, output_limit(job, self._config, longest)) for key, job in jobs]
+        begin = begin_of(model)
+        new = [(key, job, output_limit(job, self._config, longest) + begin) for key, job in jobs]
         if longest is not None:  # raises an error for texts beyond the learned positions
             model.reserve(max((max(len(job.tokens), limit) + 1 for _, job, limit in new), default=1))
         self._waiting.extend(new)
@@ -213,8 +216,9 @@ class GpuSession:
             slot, job_id = self._free.pop(), next(self._engine.job_ids)
             self._running[slot] = (key, job_id)
             slots.append(slot)
-            entries.append(Entry(job_id, limit, job.prefix, job.reserved, missing_bits(job)))
-            sources.append([*job.tokens, EOS])
+            tags, tokens = job.tokens[: self._slots.beam.begin], job.tokens[self._slots.beam.begin :]
+            entries.append(Entry(job_id, limit, [*tags, *job.prefix], job.reserved, missing_bits(job)))
+            sources.append([*tokens, EOS])
         if entries:
             self._slots.enter(slots, entries, sources)
             self._steps_left = max(self._steps_left, *(entry.limit + 1 for entry in entries))
@@ -224,5 +228,6 @@ class GpuSession:
         results: list[tuple[int, list[Hypothesis]]] = []
         while self._copying and (self._copying[0][1].ready() or not self._running):
             keys, copied = self._copying.pop(0)
-            results += zip(keys, hypotheses(copied.get(), self._config.nbest), strict=True)
+            best = hypotheses(copied.get(), self._config.nbest, begin_of(self._engine.model))
+            results += zip(keys, best, strict=True)
         return results

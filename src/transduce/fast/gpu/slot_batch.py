@@ -26,6 +26,11 @@ SlotModel = EncoderDecoder | DecoderOnly
 """Models whose steps the engine records."""
 
 
+def begin_of(model: SlotModel) -> int:
+    """The number of first source tokens that the decoder reads at the beginning of outputs: the tag, if it does."""
+    return int(getattr(model.config, "decoder_tag", False))
+
+
 class PendingCopy:
     """Tensors that are being copied to the CPU."""
 
@@ -61,7 +66,7 @@ class SlotBatch:
         self._output_VD = F.pad(weight_VD, (0, 0, 0, padding)) if padding else weight_VD
         self._device, cuda = weight_VD.device, weight_VD.is_cuda
         model.reserve(max(source_capacity, positions) if model.longest is None else 1)
-        self.beam = SlotBeam(slots, beam, positions, model.vocab_size, self._device)
+        self.beam = SlotBeam(slots, beam, positions, model.vocab_size, self._device, begin_of(model))
         self._source_length_S = torch.zeros(slots, dtype=torch.int32, device=self._device)
         heads, recurrent = model.config.heads, getattr(model.config, "decoder_cell", "attention") == "ssru"
         self._caches = [

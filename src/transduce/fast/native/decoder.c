@@ -43,7 +43,7 @@ static void encode_sources(Worker worker, const Model *model, Job **jobs, int co
     split_work(worker, count, &first, &last);
     for (int b = first; b < last; b++)
         for (int i = offsets[b]; i < offsets[b + 1]; i++)
-            embed(model, &model->source_embedding, tokens[i], i - offsets[b], batch->x + (size_t)(i - base) * D);
+            embed(model, &model->source, tokens[i], i - offsets[b], batch->x + (size_t)(i - base) * D);
     barrier(worker);
     residual(worker, batch, 0, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);
     for (int l = 0; l < model->encoder_layers; l++) {
@@ -64,8 +64,7 @@ static void encode_sources(Worker worker, const Model *model, Job **jobs, int co
         quantise(worker, batch->y, &layer->out, batch);
         linear(worker, &layer->out, batch, batch->y, 0);
         residual(worker, batch, 1, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-        linear(worker, &layer->inner, batch, batch->wide, !model->swish);
-        if (model->swish) apply_swish(worker, &layer->inner, batch, batch->wide);
+        inner_layer(worker, model->activation, &layer->inner, batch, batch->wide);
         quantise(worker, batch->wide, &layer->outer, batch);
         linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->encoder_norm;
@@ -200,8 +199,8 @@ static void run_step(Worker worker, void *arguments) {
     split_work(worker, batch->count, &first, &last);
     for (int r = first; r < last; r++) {
         const Job *job = row[r].job;
-        int token = job->position ? job->tokens[row[r].hypothesis * job->positions + job->position - 1] : BOS;
-        embed(model, &model->projection, token, job->position, batch->x + (size_t)r * D);
+        int token = job->position ? job->tokens[row[r].hypothesis * job->positions + job->position - 1] : model->start;
+        embed(model, &model->target, token, job->position, batch->x + (size_t)r * D);
     }
     barrier(worker);
     residual(worker, batch, 0, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);
@@ -220,8 +219,7 @@ static void run_step(Worker worker, void *arguments) {
         quantise(worker, batch->y, &layer->cross_out, batch);
         linear(worker, &layer->cross_out, batch, batch->y, 0);
         residual(worker, batch, 1, post ? &layer->norms[1] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-        linear(worker, &layer->inner, batch, batch->wide, !model->swish);
-        if (model->swish) apply_swish(worker, &layer->inner, batch, batch->wide);
+        inner_layer(worker, model->activation, &layer->inner, batch, batch->wide);
         quantise(worker, batch->wide, &layer->outer, batch);
         linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->decoder_norm;

@@ -51,17 +51,21 @@ class ActiveJob:
         memory: SpareMemory,
         shortlists: Shortlists | None,
         reads: bool,
+        begin: Sequence[int] = (),
     ) -> None:
+        """`begin` are the first tokens of the source, which the decoder reads instead of the encoder."""
         assert config.beam <= (1 if reads else MAX_BEAM)
         self.key, self._nbest, beam = key, config.nbest, config.beam
+        self._begin = len(begin)
         self.common = -1
         """The source token whose list has the common tokens; -1 without a shortlist."""
-        positions, source_length = limit + 1, len(job.tokens) + 1
+        limit += self._begin
+        positions, source_length = limit + 1, len(job.tokens) + 1 - self._begin
         kv_width = model.heads * (model.d_k + model.d_v) * model.decoder_layers
         self_width, state_width = (0, model.width * model.decoder_layers) if model.ssru else (kv_width, 0)
-        least = min(config.min_length, positions)
+        least, prefix = min(config.min_length + self._begin, positions), [*begin, *job.prefix]
         forced = array("i", [ANY_BUT_END] * least + [ANY] * (positions - least))
-        forced[: len(job.prefix)], forced[limit] = array("i", job.prefix), EOS
+        forced[: len(prefix)], forced[limit] = array("i", prefix), EOS
         self.caches = {
             "self_kv": memory.take(beam * positions * self_width),
             "cross_kv": memory.take(source_length * kv_width),
@@ -91,7 +95,8 @@ class ActiveJob:
         addresses = {name: numbers.buffer_info()[0] for name, numbers in self.arrays.items()}
         addresses |= {name: block.address for name, block in self.caches.items()}
         self.struct = structs.Job(
-            beam=beam, positions=positions, source_length=source_length, limit=limit, nbest=config.nbest,
+            beam=beam, positions=positions, source_length=source_length, limit=limit, begin=self._begin,
+            nbest=config.nbest,
             alpha=config.length_penalty, first_symbol=job.reserved.start, symbols=len(job.reserved), **addresses,
         )  # fmt: skip
         if config.shortlist:
@@ -112,17 +117,18 @@ class ActiveJob:
         order = sorted(range(self.struct.finished_count), key=lambda i: -score[i])[: self._nbest]
         starts = [i * self.struct.positions for i in order]
         return [
-            Hypothesis(tokens[start : start + length[i]].tolist(), log_prob[i], score[i])
+            Hypothesis(tokens[start + self._begin : start + length[i]].tolist(), log_prob[i], score[i])
             for i, start in zip(order, starts, strict=True)
         ]
 
     def attention_weights(self) -> Attention:
         """The cross-attention (T, S) of the layer that aligns: the mean over its heads."""
-        weights, length = self.arrays["attention"], self.struct.source_length
-        return [weights[start : start + length].tolist() for start in range(0, len(weights), length)]
+        weights, length, not_read = self.arrays["attention"], self.struct.source_length, [0.0] * self._begin
+        starts = range(self._begin * length, len(weights), length)
+        return [[*not_read, *weights[start : start + length]] for start in starts]
 
     def token_statistics(self) -> TokenStatistics:
-        log_probs, entropies = (self.arrays[name].tolist() for name in ("token_log_prob", "entropy"))
+        log_probs, entropies = (self.arrays[name][self._begin :].tolist() for name in ("token_log_prob", "entropy"))
         return TokenStatistics(log_probs, entropies, [max(weight_S) for weight_S in self.attention_weights()])
 
 
@@ -190,10 +196,10 @@ class NativeEngine:
 
 
 def _model_limits(config: EncoderDecoderConfig) -> str | None:
-    """What the engine does not compute: it has the settings of the paper, pre-norm, Swish and SSRU."""
-    paper = EncoderDecoderConfig()
-    for name in ("norm_type", "activation", "bias", "embedding", "tie_output", "share_positions"):
-        if getattr(config, name) not in (getattr(paper, name), *(["swish"] if name == "activation" else [])):
+    """What the engine does not compute: it has the settings of the paper, Marian, M2M-100 and BART."""
+    known = {"norm_type": ("layer",), "activation": ("relu", "gelu", "gelu_tanh", "swish"), "bias": (True,)}
+    for name, values in known.items():
+        if getattr(config, name) not in values:
             return f"no models with model.{name} = {str(getattr(config, name)).lower()}"
     return "no rotary positions" if config.positions == "rotary" else attention_limits(config)
 
@@ -280,9 +286,10 @@ class NativeSession:
             len(job.prefix) if self._reads else output_limit(job, config, engine.longest)
             for (_, job), config in zip(jobs, options, strict=True)
         ]
-        sources = [[*job.tokens, EOS] for _, job in jobs]
+        tags = int(engine.sizes.decoder_tag)
+        sources = [[*job.tokens[tags:], EOS] for _, job in jobs]
         lengths = [len(source) for source in sources]
-        longest = max(*lengths, *(limit + 1 for limit in limits))
+        longest = max(*lengths, *(limit + 1 + tags for limit in limits))
         engine.weights.require_positions(longest)
         new = [
             ActiveJob(
@@ -294,6 +301,7 @@ class NativeSession:
                 engine.memory,
                 engine.shortlists if config.shortlist else None,
                 self._reads,
+                job.tokens[:tags],
             )
             for (key, job), limit, config in zip(jobs, limits, options, strict=True)
         ]

@@ -72,24 +72,6 @@ static void causal_attention(Worker worker, const LanguageModel *model, int laye
     barrier(worker);
 }
 
-static inline float gelu_tanh(float x) { /* x sigmoid(2 u) = x (1 + tanh(u)) / 2 */
-    float u = 0.797884561f * (x + 0.044715f * x * x * x), t = exponential(-2 * fabsf(u));
-    return x * (u < 0 ? t : 1) / (1 + t);
-}
-
-/* The activation of one row of the feed-forward network; `width` is that of the result. */
-static void activate(Activation activation, const float *x, int width, float *y) {
-    const float *gated = x + width;
-    switch (activation) {
-    case RELU: for (int i = 0; i < width; i++) y[i] = x[i] > 0 ? x[i] : 0; break;
-    case GELU: for (int i = 0; i < width; i++) y[i] = x[i] * 0.5f * (1 + erff(x[i] * 0.707106781f)); break;
-    case GELU_TANH: for (int i = 0; i < width; i++) y[i] = gelu_tanh(x[i]); break;
-    case SWISH: for (int i = 0; i < width; i++) y[i] = swish(x[i]); break;
-    case GEGLU: for (int i = 0; i < width; i++) y[i] = gelu_tanh(x[i]) * gated[i]; break;
-    case SWIGLU: for (int i = 0; i < width; i++) y[i] = swish(x[i]) * gated[i]; break;
-    }
-}
-
 /* Quantise the activations of batch->wide as the input of the feed-forward network's second layer. */
 static void quantise_activations(Worker worker, const LanguageModel *model, const Linear *outer, Batch *batch) {
     int width = model->inner_width, wide = model->activation >= GEGLU ? 2 * width : width, first, last;

@@ -2,6 +2,8 @@
 
 import ctypes
 import threading
+from collections import deque
+from collections.abc import Iterator
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
@@ -25,8 +27,9 @@ from transduce.models.config import DecoderOnlyConfig
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.weight_tensors import module_arrays
 from transduce.models.weights_file import Arrays, Block, RawTensor
+from transduce.nn.rotary_rates import RotaryRates
 
-_PREFILL_TOKENS = 256
+_PREFILL_TOKENS = 128
 """Tokens of prompts that are processed at once."""
 _LEAST_POSITIONS = 128
 """Positions for which memory is reserved at first."""
@@ -86,7 +89,7 @@ class LanguageModelWeights(ModelWeights):
     def __init__(self, config: DecoderOnlyConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
         super().__init__(config, arrays, library)
         heads, embedding = config.heads, arrays["embedding.weight_VD"]
-        self._rotary_base = config.rotary_base
+        self._rates = config.rotary_rates()
         scale = config.d_model**0.5 if config.embedding == "scaled" else 1.0
         self.model = structs.LanguageModel(
             embedding.shape[0], config.d_model, heads.num_heads, heads.kv_heads, heads.d_k, heads.d_v,
@@ -101,7 +104,7 @@ class LanguageModelWeights(ModelWeights):
             self.model.final_norm = self._norm("decoder_norm")
         self.model.layer = self._stack("decoder", config.layers)
         if config.positions == "learned":
-            self._read_learned_positions()
+            self._read_learned_positions(self.model)
         del self._arrays
         self.require_positions(1)
 
@@ -109,7 +112,7 @@ class LanguageModelWeights(ModelWeights):
         if self._config.positions != "rotary":
             super()._compute_positions(length)
             return
-        table = _rotations(length, self.model.d_k, self._rotary_base)
+        table = _rotations(length, self._rates)
         self.model.rotations = self.floats(RawTensor("F32", table.shape, table.data.cast("B")))
 
 
@@ -132,6 +135,10 @@ class NativeLanguageModel:
         return f"native (8-bit, {self._library.instructions().decode()}, threads: {self._threads})"
 
     def start(self, prompts: Stream) -> list[_Text]:
+        return deque(self.start_steps(prompts), maxlen=1).pop()
+
+    def start_steps(self, prompts: Stream) -> Iterator[list[_Text]]:
+        """As `start`, in parts of a bounded number of tokens."""
         lengths, ids = prompts.segments.lengths_B.tolist(), prompts.ids_N.tolist()
         self._weights.require_positions(max(lengths, default=1))
         texts = [_Text(self._weights.model) for _ in lengths]
@@ -142,7 +149,9 @@ class NativeLanguageModel:
             text.length = length
         for start in range(0, len(rows), _PREFILL_TOKENS):
             self._process(rows[start : start + _PREFILL_TOKENS], max(lengths), None)
-        return texts
+            yield texts
+        if not rows:
+            yield texts
 
     def step(self, token_R: Tensor, state: list[_Text]) -> tuple[Tensor, list[_Text]]:
         logits_RV = np.empty((len(state), self._weights.model.vocabulary), np.float32)
@@ -210,8 +219,16 @@ class NativeLanguageModel:
         self._reserved = rows, scratch
 
 
-def _rotations(length: int, d_k: int, base: float) -> Floats:
+def language_model_limits(config: DecoderOnlyConfig) -> str | None:
+    """What engine native does not compute: it has the settings of GPT-2, Llama, Qwen2 and the paper."""
+    if config.window is not None:
+        return "no attention to a window (model.window)"
+    if config.qk_norm:
+        return "no norms of queries and keys (model.qk_norm)"
+    return "no norms after sub-layers (model.norm = both)" if config.norm == "both" else None
+
+
+def _rotations(length: int, rates: RotaryRates) -> Floats:
     """The cosines and sines of rotary positions (`Rotary` in nn/positions.py), as (length, d_k)."""
-    rate_K = base ** (-np.arange(0, d_k, 2) / d_k)
-    angle_TK = (np.arange(length)[:, None] * rate_K).astype(np.float32)
+    angle_TK = (np.arange(length)[:, None] * np.array(rates.rates())).astype(np.float32)
     return np.concatenate([np.cos(angle_TK), np.sin(angle_TK)], axis=1)

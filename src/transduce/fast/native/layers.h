@@ -34,13 +34,33 @@ static inline float swish(float x) {
     return x * (x < 0 ? t : 1) / (1 + t);
 }
 
-/* Apply swish to every output y of a layer. `quantise` splits the rows among the workers in the same way, so no barrier is
- * needed in between.
+static inline float gelu_tanh(float x) { /* x sigmoid(2 u) = x (1 + tanh(u)) / 2 */
+    float u = 0.797884561f * (x + 0.044715f * x * x * x), t = exponential(-2 * fabsf(u));
+    return x * (u < 0 ? t : 1) / (1 + t);
+}
+
+/* The activation of one row of the feed-forward network; `width` is that of the result. */
+static void activate(Activation activation, const float *x, int width, float *y) {
+    const float *gated = x + width;
+    switch (activation) {
+    case RELU: for (int i = 0; i < width; i++) y[i] = x[i] > 0 ? x[i] : 0; break;
+    case GELU: for (int i = 0; i < width; i++) y[i] = x[i] * 0.5f * (1 + erff(x[i] * 0.707106781f)); break;
+    case GELU_TANH: for (int i = 0; i < width; i++) y[i] = gelu_tanh(x[i]); break;
+    case SWISH: for (int i = 0; i < width; i++) y[i] = swish(x[i]); break;
+    case GEGLU: for (int i = 0; i < width; i++) y[i] = gelu_tanh(x[i]) * gated[i]; break;
+    case SWIGLU: for (int i = 0; i < width; i++) y[i] = swish(x[i]) * gated[i]; break;
+    }
+}
+
+/* The first layer of a feed-forward network whose activation is not gated, and this. `quantise` splits the rows among the
+ * workers in the same way, so no barrier is needed at the end.
  */
-static void apply_swish(Worker worker, const Linear *layer, const Batch *batch, float *y) {
+static void inner_layer(Worker worker, Activation activation, const Linear *layer, const Batch *batch, float *y) {
     int first, last;
+    linear(worker, layer, batch, y, activation == RELU);
     split_work(worker, batch->count, &first, &last);
-    for (size_t i = (size_t)first * layer->width_out; i < (size_t)last * layer->width_out; i++) y[i] = swish(y[i]);
+    float *row = y + (size_t)first * layer->width_out;
+    if (activation != RELU) activate(activation, row, (last - first) * layer->width_out, row);
 }
 
 /* Quantise x as row r of the input of layer `next`. */
@@ -98,10 +118,12 @@ static void residual(Worker worker, Batch *batch, int add, const Norm *after, co
     barrier(worker);
 }
 
-static void embed(const Model *model, const Linear *embedding, int token, int position, float *x) {
-    float scale = embedding->scale[token] * sqrtf(model->width);
-    const float *encoding = model->positions + (size_t)position * model->width;
+static void embed(const Model *model, const Input *input, int token, int position, float *x) {
+    const Linear *embedding = &input->embedding;
+    float scale = embedding->scale[token] * model->embedding_scale;
+    const float *encoding = input->positions + (size_t)position * model->width;
     for (int d = 0; d < model->width; d++) x[d] = weight_at(embedding, token, d) * scale + encoding[d];
+    if (input->norm.gain) normalise(&input->norm, x, x);
 }
 
 /* Replace n scores by their softmax. */

@@ -33,18 +33,18 @@ int EXPORT(read_floats)(const char *numbers, int type, size_t count, float *x) {
     return finite;
 }
 
-/* The positional encodings of the paper, or those of Marian, whose sines are all before their cosines: in Python,
- * `nn/positions.py`. Python's lock, which ThreadSanitizer does not see, keeps other threads from a table until it is filled.
+/* The positional encodings of the paper, or those of Marian, whose sines are all before their cosines, from position `first`
+ * on: in Python, `nn/positions.py`. Python's lock, which ThreadSanitizer does not see, keeps other threads from a table until it is filled.
  */
 __attribute__((no_sanitize_thread))
-void EXPORT(fill_positions)(int marian, int length, int width, float *table) {
+void EXPORT(fill_positions)(int marian, int first, int length, int width, float *table) {
     int half = width / 2, steps = marian ? (half > 1 ? half - 1 : 1) : width;
     for (int i = 0; i < (width + 1) / 2; i++) {
         int sine = marian ? i : 2 * i, cosine = marian ? half + i : 2 * i + 1;
         double rate = exp(sine * (-log(10000.0) / steps));
         for (int t = 0; t < length; t++) {
-            table[(size_t)t * width + sine] = (float)sin(t * rate);
-            if (i < half) table[(size_t)t * width + cosine] = (float)cos(t * rate);
+            table[(size_t)t * width + sine] = (float)sin((t + first) * rate);
+            if (i < half) table[(size_t)t * width + cosine] = (float)cos((t + first) * rate);
         }
     }
 }

@@ -167,8 +167,9 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int found) 
     uint32_t missing[MAX_BEAM];
     for (int c = 0; c < count && best[c].log_prob > -INFINITY; c++) {
         int token = best[c].token / W, from = hypothesis[best[c].token % W];
-        if (token == EOS) finish(job, from, best[c].log_prob, best[c].log_prob / EXPORT(length_penalty)(t + 1, alpha));
-        else if (kept < W) log_prob[kept] = best[c].log_prob, tokens[kept] = token, parent[kept++] = from;
+        float penalty = EXPORT(length_penalty)(t + 1 - job->begin, alpha);
+        if (token == EOS) finish(job, from, best[c].log_prob, best[c].log_prob / penalty);
+        else if (kept < W) log_prob[kept] = t < job->begin ? 0 : best[c].log_prob, tokens[kept] = token, parent[kept++] = from;
     }
     for (int w = 0; w < kept; w++) missing[w] = job->missing[parent[w]] & ~symbol_bit(job, tokens[w]);
     for (int p = 0; p <= t; p += CHUNK) {
@@ -187,7 +188,7 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int found) 
     /* Log-probabilities only decrease: at best, a hypothesis keeps its own and ends at the most favourable length. If as many
      * finished ones as are wanted are as good as that, it is pruned, and so are those below it.
      */
-    float penalty = EXPORT(length_penalty)(alpha >= 0 ? job->limit + 1 : t + 2, alpha);
+    float penalty = EXPORT(length_penalty)((alpha >= 0 ? job->limit + 1 : t + 2) - job->begin, alpha);
     for (int w = 0; w < kept; w++) {
         int as_good = 0;
         for (int i = 0; i < job->finished_count; i++) as_good += job->finished_score[i] >= log_prob[w] / penalty;

@@ -46,14 +46,22 @@ typedef struct {
     Norm norms[3]; /* of self-attention or SSRU, cross-attention (decoder only) and feed-forward */
 } Layer;
 
+/* What a token becomes before the first layer. */
 typedef struct {
-    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first, swish, ssru;
-    int32_t alignment_layer; /* the decoder layer whose cross-attention aligns */
     const float *positions; /* the table of positional encodings */
+    Norm norm;              /* without a gain, it is not applied */
+    Linear embedding;
+} Input;
+
+typedef struct {
+    int32_t vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first, activation, ssru;
+    int32_t alignment_layer; /* the decoder layer whose cross-attention aligns */
+    int32_t start;           /* the token that outputs start after */
+    float embedding_scale;
     const Layer *encoder, *decoder;
     Norm encoder_norm, decoder_norm; /* used if norm_first */
-    Linear source_embedding; /* the projection, unless the source has a vocabulary of its own */
-    Linear projection; /* also the embedding of the target: they share one matrix (section 3.4) */
+    Input source, target;
+    Linear projection; /* in the paper also the embedding of both: they share one matrix (section 3.4) */
 } Model;
 
 /* Some tokens of the vocabulary, ascending, and the rows of the projection for them. */
@@ -64,7 +72,8 @@ typedef struct {
     int32_t beam;
     int32_t positions;          /* target positions there is memory for: limit + 1 */
     int32_t source_length;      /* with the end marker */
-    int32_t limit;              /* maximum number of output tokens */
+    int32_t limit;              /* maximum number of output tokens, those of `begin` included */
+    int32_t begin;              /* number of first tokens that are forced and count neither in scores nor in lengths */
     int32_t nbest;              /* number of hypotheses to find */
     float alpha;                /* exponent of the length penalty */
     int32_t position;           /* current target position: the number of tokens generated */
@@ -148,15 +157,18 @@ static const Entry entries[] = {
     STRUCT, F(qkv), F(out), F(q), F(kv), F(cross_out), F(inner), F(outer), F(norms),
 #undef T
 #define T Model
-    STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first), F(swish),
-    F(ssru), F(alignment_layer), F(positions), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm),
-    F(source_embedding), F(projection),
+    STRUCT, F(vocabulary), F(width), F(heads), F(d_k), F(d_v), F(encoder_layers), F(decoder_layers), F(norm_first),
+    F(activation), F(ssru), F(alignment_layer), F(start), F(embedding_scale), F(encoder), F(decoder), F(encoder_norm), F(decoder_norm),
+    F(source), F(target), F(projection),
+#undef T
+#define T Input
+    STRUCT, F(positions), F(norm), F(embedding),
 #undef T
 #define T Shortlist
     STRUCT, F(tokens), F(projection),
 #undef T
 #define T Job
-    STRUCT, F(beam), F(positions), F(source_length), F(limit), F(nbest), F(alpha), F(position), F(finished_count), F(done),
+    STRUCT, F(beam), F(positions), F(source_length), F(limit), F(begin), F(nbest), F(alpha), F(position), F(finished_count), F(done),
     F(first_symbol), F(symbols),
     F(self_kv), F(cross_kv), F(states), F(ancestor), F(tokens), F(missing), F(forced), F(common), F(own), F(head_attention),
     F(attention), F(token_log_prob), F(entropy), F(log_prob), F(finished_tokens), F(finished_length), F(finished_log_prob),

@@ -35,14 +35,20 @@ class Layer(ctypes.Structure):
     )  # fmt: skip
 
 
+class Input(ctypes.Structure):
+    """What a token becomes before the first layer."""
+
+    _fields_ = (("positions", c_void_p), ("norm", Norm), ("embedding", Linear))
+
+
 class Model(ctypes.Structure):
     _fields_ = (
         *((name, c_int32) for name in (
-            "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first", "swish",
-            "ssru", "alignment_layer",
+            "vocabulary", "width", "heads", "d_k", "d_v", "encoder_layers", "decoder_layers", "norm_first",
+            "activation", "ssru", "alignment_layer", "start",
         )),
-        ("positions", c_void_p), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
-        ("encoder_norm", Norm), ("decoder_norm", Norm), ("source_embedding", Linear), ("projection", Linear),
+        ("embedding_scale", c_float), ("encoder", POINTER(Layer)), ("decoder", POINTER(Layer)),
+        ("encoder_norm", Norm), ("decoder_norm", Norm), ("source", Input), ("target", Input), ("projection", Linear),
     )  # fmt: skip
 
 
@@ -56,7 +62,7 @@ class Job(ctypes.Structure):
     """A sentence and its hypotheses."""
 
     _fields_ = (
-        *((name, c_int32) for name in ("beam", "positions", "source_length", "limit", "nbest")),
+        *((name, c_int32) for name in ("beam", "positions", "source_length", "limit", "begin", "nbest")),
         ("alpha", c_float),
         *((name, c_int32) for name in ("position", "finished_count", "done", "first_symbol", "symbols")),
         *((name, c_void_p) for name in (
@@ -126,7 +132,21 @@ class _Entry(ctypes.Structure):
 def check_layout(library: ctypes.CDLL) -> None:
     """Compare all of the above with the library's; a difference is a mistake in structs.py or structs.h."""
     ours: list[tuple[str, int, int]] = []
-    for struct in (Linear, Norm, Layer, Model, Shortlist, Job, Row, Candidate, Batch, LanguageModel, Sequence, Token):
+    for struct in (
+        Linear,
+        Norm,
+        Layer,
+        Model,
+        Input,
+        Shortlist,
+        Job,
+        Row,
+        Candidate,
+        Batch,
+        LanguageModel,
+        Sequence,
+        Token,
+    ):
         ours.append((struct.__name__, 0, ctypes.sizeof(struct)))
         fields = [(field[0], getattr(struct, field[0])) for field in struct._fields_]
         ours += [(f"{struct.__name__}.{name}", field.offset, field.size) for name, field in fields]

@@ -8,12 +8,15 @@ from ctypes import c_size_t, c_void_p
 from typing import Any
 
 from transduce.errors import ConfigError, ModelError
-from transduce.fast.native.structs import PADDING, PANEL, REALS, Layer, Linear, Model, Norm
+from transduce.fast.native.structs import ACTIVATIONS, PADDING, PANEL, REALS, Layer, Linear, Model, Norm
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.weights_file import Array, Arrays, Block, Int8Matrix, RawTensor, Shapes, concatenated, joined
+from transduce.tokenizers.tokenizer import BOS, EOS
 
 MAX_SIZE = 2**24
 """Maximum inputs or outputs of a layer and tokens of a text: no index in decoder.c then exceeds 32 bits."""
+_SINUSOIDS = {"sinusoidal": (False, 0), "marian": (True, 0), "fairseq": (True, 2)}
+"""Whether all sines are before all cosines, and the first position, as in nn/positions.py, which needs torch."""
 _MOST_BYTES = 1 << 28
 """How much is kept for later jobs: enough for a full batch of ordinary sentences."""
 
@@ -109,12 +112,18 @@ class ModelWeights(Memory):
     def _compute_positions(self, length: int) -> None:
         width = self._config.d_model
         table = self.new(4 * length * width)
-        self._library.fill_positions(self._config.positions == "marian", length, width, c_void_p(table))
-        self.model.positions = table
+        halves, first = _SINUSOIDS[self._config.positions]
+        self._library.fill_positions(halves, first, length, width, c_void_p(table))
+        for reader in self._with_positions():
+            reader.positions = table
 
-    def _read_learned_positions(self) -> None:
-        table_TD = self._arrays["embedding.positions.table_TD"]
-        self.model.positions, self._length = self.floats(table_TD), table_TD.shape[0]
+    def _with_positions(self) -> list[Any]:
+        """The structures that point to a table of positions."""
+        return [self.model]
+
+    def _read_learned_positions(self, reader: Any, name: str = "embedding") -> None:
+        table_TD = self._arrays[f"{name}.positions.table_TD"]
+        reader.positions, self._length = self.floats(table_TD), table_TD.shape[0]
 
     def _stack(self, name: str, layers: int, *, cross: bool = False) -> Any:
         stack = (Layer * layers)()
@@ -148,27 +157,37 @@ class Weights(ModelWeights):
 
     def __init__(self, config: EncoderDecoderConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
         super().__init__(config, arrays, library)
-        projection = arrays["embedding.weight_VD"]
-        vocabulary, (d_k, d_v) = projection.shape[0], config.head_widths
+        embedding = arrays["embedding.weight_VD"]
+        vocabulary, (d_k, d_v) = embedding.shape[0], config.head_widths
         self._has_ssru = config.decoder_cell == "ssru"
         self.model = Model(
             vocabulary, config.d_model, config.num_heads, d_k, d_v,
-            config.encoder_layers, config.decoder_layers, config.norm == "pre", config.activation == "swish",
-            self._has_ssru, config.alignment_layer,
+            config.encoder_layers, config.decoder_layers, config.norm == "pre",
+            ACTIVATIONS.index(config.activation), self._has_ssru, config.alignment_layer, EOS if config.decoder_tag else BOS,
+            math.sqrt(config.d_model) if config.embedding == "scaled" else 1.0,
         )  # fmt: skip
+        projection = embedding if config.tie_output else arrays["output.weight_VD"]
         self.model.projection = self.linear(projection, arrays["output.bias_V"] if config.output_bias else None)
-        self.model.source_embedding, self.source_vocabulary = self.model.projection, vocabulary
+        source, target = self.model.source, self.model.target
+        target.embedding = self.model.projection if config.tie_output else self.linear(embedding, None)
+        source.embedding, self.source_vocabulary = target.embedding, vocabulary
         if config.source_vocab_size is not None:
             self.source_vocabulary = config.source_vocab_size
-            self.model.source_embedding = self.linear(arrays["source_weight_VD"], None)
+            source.embedding = self.linear(arrays["source_weight_VD"], None)
+        for side, name in ((source, _source_name(config)), (target, "embedding")):
+            if config.embedding == "normalized":
+                side.norm = self._norm(f"{name}.norm")
+            if config.positions == "learned":
+                self._read_learned_positions(side, name)
         self.model.encoder = self._stack("encoder", config.encoder_layers)
         self.model.decoder = self._stack("decoder", config.decoder_layers, cross=True)
         if config.norm == "pre":
             self.model.encoder_norm, self.model.decoder_norm = map(self._norm, ("encoder_norm", "decoder_norm"))
-        if config.positions == "learned":
-            self._read_learned_positions()
         self.require_positions(min(config.max_positions, 256))
         del self._arrays  # those that are stored in 8 bits are not needed any more
+
+    def _with_positions(self) -> list[Any]:
+        return [self.model.source, self.model.target]
 
     def _self_attention(self, layer: Layer, name: str) -> None:
         """An SSRU has its input, which has no bias, and its forget gate as one layer."""
@@ -182,8 +201,13 @@ class Weights(ModelWeights):
         layer.qkv = self.linear(concatenated(weights), joined([no_bias, gate_bias]))
 
 
+def _source_name(config: EncoderDecoderConfig) -> str:
+    """The module with the norm and the positions of the source."""
+    return "embedding" if config.share_positions else "source_embedding"
+
+
 def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
-    """The shapes of all weights of a model with the settings of the paper, pre-norm or Marian."""
+    """The shapes of all weights of a model with the settings of the paper, pre-norm, Marian or BART."""
     d_model, d_ff, heads, (d_k, d_v) = config.d_model, config.d_ff, config.num_heads, config.head_widths
     shapes: Shapes = {"embedding.weight_VD": (vocab_size, d_model)}
 
@@ -211,8 +235,13 @@ def weight_shapes(config: EncoderDecoderConfig, vocab_size: int) -> Shapes:
                 norm(f"{layer}.residuals.{number}.norm")
         if config.norm == "pre":
             norm(f"{stack}_norm")
-    if config.positions == "learned":
-        shapes["embedding.positions.table_TD"] = (config.max_positions, d_model)
+    for name in (_source_name(config), "embedding"):
+        if config.positions == "learned":
+            shapes[f"{name}.positions.table_TD"] = (config.max_positions, d_model)
+        if config.embedding == "normalized":
+            norm(f"{name}.norm")
+    if not config.tie_output:
+        shapes["output.weight_VD"] = (vocab_size, d_model)
     if config.source_vocab_size is not None:
         shapes["source_weight_VD"] = (config.source_vocab_size, d_model)
     if config.output_bias:

@@ -11,6 +11,7 @@ from transduce.errors import ConfigError, DataError
 from transduce.files.languages import (
     Direction,
     ModelLanguages,
+    TargetLanguage,
     base_language,
     choose_target,
     describe_directions,
@@ -62,12 +63,15 @@ def evaluated_direction(
     `source` and `target` are the languages that the user names. If `reverse` is None, the languages in the name of the
     test set tell which side is the source, or else the side that the model was trained to read.
     """
-    directions: list[Direction] = [(a, b) for a, b in facts.get("directions", [])]
+    languages = ModelLanguages.of_facts(facts)
+    directions, source, target = languages.directions, languages.code(source), languages.code(target)
     if directions or source or target:
         possible = _possible(directions, direction_of_entry([str(test)]) if test else None, source, target)
         target = choose_target(possible, source, target)
         sources = {own_source for own_source, own_target in possible if own_target == target}
         source = sources.pop() if len(sources) == 1 else source
+        if languages.source_tags and target and source:
+            target = TargetLanguage(target, source)
     named = direction_of_entry([str(test)]) if test else None
     if reverse is None and named and source and target:
         if {*named} != {source, target}:
@@ -112,8 +116,10 @@ def target_language(
     told = {path: language for path, language in named.items() if language}
     known = {known for known, _ in model.directions if base_language(known) in told.values()}
     only = source or (known.pop() if len(known) == 1 and not target else None)
-    if not only and (detected := detect()) and not target:
+    detected = None if only else detect()
+    if detected and not target:
         return _target_of_detected(model, detected)
+    only = only or (detected if model.source_tags else None)
     target = model.target(target or _default_target(model, only), only)
     possible = [source_ for source_, other in model.directions if other == target]
     for path, language in told.items():
@@ -124,7 +130,7 @@ def target_language(
 
 def target_of_line(translator: "Translator", text: str, named: str | None, default: str | None) -> str | None:
     """The target language of a line that is typed: `named` by the user, otherwise by its language or the default."""
-    detected = detected_source(translator, text, named)
+    detected = detected_source(translator.languages, text, named, translator)
     return _target_of_detected(translator.languages, detected) if detected and not named else default
 
 
@@ -158,14 +164,19 @@ def sampled(rows: Iterator[tuple[str, Row]]) -> tuple[str, Iterator[tuple[str, R
     return "\n".join(text for text, _ in first[::step]), chain(first, rows)
 
 
-def detected_source(translator: "Translator", text: str, target: str | None) -> str | None:
+def detected_source(
+    model: ModelLanguages, text: str, target: str | None, translator: "Translator | None" = None
+) -> str | None:
     """The language of a text if it certainly is not the one that is expected, and is translated.
 
     Without a target language, the text is expected to be in the source language of the model's default direction.
     Raises a DataError if the text certainly is in a language that the model does not translate (to the target), and
-    warns if it probably is, or if the model reads one language only: its text may be of a kind of its own.
+    warns if it probably is, or if the model reads one language only: its text may be of a kind of its own. The score of
+    the `translator` decides about short texts.
     """
-    directions, default = translator.directions, target or translator.default_to
+    if model.source_tags and translator:
+        return translator.detect(text).language
+    directions, default = model.directions, target or model.default_to
     expected = {source: detected_code(source) for source, other in directions if default in (None, other)}
     codes = {detected_code(source): source for source, _ in reversed(directions)}
     found = Likelihoods(text)
@@ -174,7 +185,7 @@ def detected_source(translator: "Translator", text: str, target: str | None) -> 
     best = (
         found.best
         if all(map(found.excludes, expected.values()))
-        else _by_model_score(translator, text, found, expected, _SURE if target else _CLEAR)
+        else translator and _by_model_score(translator, text, found, expected, _SURE if target else _CLEAR)
     )
     if not best or len(codes) == 1:
         probabilities = found.probabilities(found.of)

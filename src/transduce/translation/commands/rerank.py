@@ -67,13 +67,14 @@ def rerank(
 def _require_directions(paths: list[Path], reverse: Path | None) -> None:
     """Raise an error if models without languages were trained on other sides of their text than they are used for."""
     from transduce.errors import ConfigError
+    from transduce.files.languages import directions_of
     from transduce.models.folder import find_model, read_card, require_same_order
 
     facts = [read_card(find_model(path))["facts"] for path in paths]
     for path, other in zip(paths[1:], facts[1:], strict=True):
         require_same_order(paths[0], facts[0], path, other)
     back = read_card(find_model(reverse))["facts"] if reverse else {}
-    told = back.get("directions") and facts and facts[0].get("directions")
+    told = directions_of(back) and facts and directions_of(facts[0])
     if facts and facts[0].get("reverse") is True and back.get("reverse") is True and not told:
         raise ConfigError(
             f"{paths[0]} and {reverse} were both trained with data.reverse, so they translate in the same direction; "

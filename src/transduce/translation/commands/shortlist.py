@@ -104,11 +104,11 @@ def _directions(
     facts: dict[str, Any], path: Path, source: str | None, target: str | None, reverse: bool | None
 ) -> list["EvaluatedDirection"]:
     """The directions to learn from a file: those of the model that its name tells, or the one that the user names."""
-    from transduce.files.languages import direction_of_entry
+    from transduce.files.languages import direction_of_entry, directions_of
     from transduce.translation.commands.direction import evaluated_direction
 
     named = direction_of_entry([str(path)])
-    fitting = [pair for pair in facts.get("directions", []) if named and {*pair} == {*named}]
+    fitting = [pair for pair in directions_of(facts) if named and {*pair} == {*named}]
     if not fitting or not facts.get("tagged") or source or target or reverse is not None:
         return [evaluated_direction(facts, path, source, target, reverse)]
     return [evaluated_direction(facts, path, from_, to, None) for from_, to in fitting]
@@ -116,7 +116,9 @@ def _directions(
 
 def _targets(facts: dict[str, Any]) -> set[str]:
     """The target languages of a model that has a tag for each."""
-    return {target for _, target in facts.get("directions", [])} if facts.get("tagged") else set()
+    from transduce.files.languages import directions_of
+
+    return {target for _, target in directions_of(facts)} if facts.get("tagged") else set()
 
 
 def _encoded(tokenizer: "AnyTokenizer", language: str | None, pairs: list[tuple[str, str]]) -> "Direction":

@@ -75,15 +75,16 @@ class Expand(Stage):
     def __init__(self, readable: "Readable", sources: Mapping[str | None, Collection[str]]) -> None:
         """`sources` are the languages that the source may have, by target language."""
         self._readable, self._sources = readable, sources
-        self._expansions: dict[str | None, Expansions] = {}
+        self._expansions: dict[tuple[str | None, str | None], Expansions] = {}
 
     def apply(self, text: Text, context: Context) -> Text:
         if not _ABBREVIATION.search(text.characters):
             return text
-        target = context.target
-        if target not in self._expansions:
-            self._expansions[target] = Expansions(sorted(self._sources[target]), self._readable.pieces)
-        return self._expansions[target].expand(text)
+        key = context.source, context.target
+        if key not in self._expansions:
+            sources = {context.source} if context.source else self._sources[context.target]
+            self._expansions[key] = Expansions(sorted(sources), self._readable.pieces)
+        return self._expansions[key].expand(text)
 
 
 class Expansions:
