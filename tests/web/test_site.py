@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from commands import complaint
+from fault_injection import FULL
 from helpers import small_model
 
 from transduce.models.folder import BUNDLED, CARD, save_model
@@ -189,3 +190,16 @@ def test_damaged_and_foreign_files_get_one_clear_message(small_site: Path, tmp_p
         assert expected in message, (expected, message)
         assert message.startswith("EngineError: "), message
         assert "\n" not in message
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
+def test_damaged_models_are_refused_in_words_or_loaded(small_site: Path, tmp_path: Path) -> None:
+    for name in ("model.json", "model.safetensors", "tokenizer.model"):
+        (tmp_path / name).write_bytes(assembled(small_site, name))
+    (tmp_path / "engine.wasm").write_bytes(assembled(small_site, "engine-simd.wasm"))
+    script, count = Path(__file__).with_name("run_hostile.mjs"), 10_000 if FULL else 150
+    command = ["node", str(script), str(tmp_path), str(tmp_path / "engine.wasm"), str(count)]
+    outcomes = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    assert outcomes["failures"] == []
+    assert outcomes["refused"] > count / 3
+    assert outcomes["loaded"] > count / 10

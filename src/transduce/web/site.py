@@ -18,6 +18,7 @@ from transduce.errors import ModelError
 from transduce.fast.native.engine import NativeEngine
 from transduce.files.languages import base_language, describe_directions, language_name
 from transduce.inspect.page import static_file
+from transduce.models.config import EncoderDecoderConfig
 from transduce.models.folder import CARD, NOTES, WEIGHTS, ModelFolder, read_card, read_model, read_notes
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import Tokenizer, normalizes
@@ -80,6 +81,8 @@ def _require_support(model: ModelFolder) -> None:
     require_translation_model(model.facts, model.path)
     if reason := NativeEngine.supports(model, SearchConfig()):
         raise ModelError(f"{model.path}: the engine of the page has {reason}; use transduce serve instead")
+    if isinstance(model.config, EncoderDecoderConfig) and model.config.decoder_tag:
+        raise ModelError(f"{model.path}: the engine of the page has no models with model.decoder_tag = true")
     if not isinstance(model.tokenizer, Tokenizer):
         raise ModelError(f"{model.path}: the page reads one SentencePiece vocabulary, not {model.tokenizer.file_name}")
     if normalizes(model.tokenizer.model):

@@ -19,6 +19,8 @@ export async function fittingEngine() {
   return product === -508 ? "signed" : product === 129540 ? "unsigned" : "simd";
 }
 
+const FLOATS = ["epsilon", "alpha", "embedding_scale"]; // fields of structures; all others are 32-bit integers
+
 export class Library {
   constructor(instance) {
     this.call = instance.exports;
@@ -64,12 +66,12 @@ export class Library {
     return this.layout.get(name).offset;
   }
 
-  /** Write fields of a structure; numbers are 32-bit integers, but for these. */
+  /** Write fields of a structure. */
   write(type, address, fields) {
     const view = new DataView(this.call.memory.buffer);
     for (const [name, value] of Object.entries(fields)) {
       const at = address + this.of(`${type}.${name}`);
-      if (name === "epsilon" || name === "alpha") view.setFloat32(at, value, true);
+      if (FLOATS.includes(name)) view.setFloat32(at, value, true);
       else view.setInt32(at, value, true);
     }
     return address;

@@ -4,8 +4,10 @@ import { EngineError } from "./wasm.js";
 
 const BYTES = { F64: 8, F32: 4, F16: 2, BF16: 2, I8: 1 };
 const MOST = 2 ** 24; // inputs or outputs of a layer, and tokens of a text
-const PAPER = { norm_type: ["layer"], activation: ["relu", "swish"], bias: [true], embedding: ["scaled"], tie_output: [true], share_positions: [true],
-  attention: ["scaled"], positions: ["sinusoidal", "learned", "marian"], norm: ["pre", "post"], decoder_cell: ["attention", "ssru"], source: ["text"] };
+/** Settings that the engine computes with, and their values; as in fast/native/engine.py. */
+const KNOWN = { norm_type: ["layer"], activation: ["relu", "gelu", "gelu_tanh", "swish"], bias: [true], embedding: ["scaled", "plain", "normalized"], attention: ["scaled"],
+  positions: ["sinusoidal", "learned", "marian", "fairseq"], norm: ["pre", "post"], decoder_cell: ["attention", "ssru"], decoder_tag: [false], source: ["text"] };
+const SINUSOIDS = { sinusoidal: [0, 0], marian: [1, 0], fairseq: [1, 2] }; // whether sines are before cosines, and the first position
 const COUNTS = ["d_model", "d_ff", "num_heads", "encoder_layers", "decoder_layers", "max_positions"];
 
 /** The settings of a model card that the engine computes with; an error if it does not compute such a model. */
@@ -13,7 +15,7 @@ export function readSettings(card) {
   const settings = card?.model;
   if (card?.format !== 1 || card.architecture !== "encoder_decoder" || typeof settings !== "object" || settings === null)
     throw new EngineError("model.json is no card of a translation model that this engine runs");
-  for (const [name, known] of Object.entries(PAPER))
+  for (const [name, known] of Object.entries(KNOWN))
     if (settings[name] !== undefined && !known.includes(settings[name])) throw new EngineError(`model.json: the engine has no models with model.${name} = ${String(settings[name]).slice(0, 40)}`);
   for (const name of COUNTS)
     if (!Number.isInteger(settings[name]) || settings[name] < 1 || settings[name] > MOST) throw new EngineError(`model.json: model.${name} must be a number from 1 to ${MOST}`);
@@ -62,21 +64,29 @@ export class Weights {
     this.sourceVocabulary = settings.source_vocab_size ?? vocabulary;
     this.address = library.allocate(library.of("Model"));
     library.write("Model", this.address, {
-      vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first: settings.norm === "pre", swish: settings.activation === "swish",
-      ssru: this.ssru, alignment_layer: decoder_layers - (decoder_layers >= 6 ? 2 : 1),
+      vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first: settings.norm === "pre", ssru: this.ssru,
+      activation: library.constant((settings.activation ?? "relu").toUpperCase()), alignment_layer: decoder_layers - (decoder_layers >= 6 ? 2 : 1),
+      start: library.constant("BOS"), embedding_scale: (settings.embedding ?? "scaled") === "scaled" ? Math.sqrt(width) : 1,
     });
     const place = (field) => this.address + library.of(`Model.${field}`);
-    this.#linear(place("projection"), this.#tensor("embedding.weight_VD", [vocabulary, width]), settings.output_bias ? this.#tensor("output.bias_V", [vocabulary]) : null);
-    if (settings.source_vocab_size == null) library.bytes(place("source_embedding"), library.of("Linear")).set(library.bytes(place("projection"), library.of("Linear")));
-    else this.#linear(place("source_embedding"), this.#tensor("source_weight_VD", [this.sourceVocabulary, width]), null);
+    const copy = (from, to) => library.bytes(to, library.of("Linear")).set(library.bytes(from, library.of("Linear")));
+    const [source, target] = ["source", "target"].map((side) => place(side) + library.of("Input.embedding"));
+    const tied = settings.tie_output ?? true;
+    this.#linear(place("projection"), this.#tensor(tied ? "embedding.weight_VD" : "output.weight_VD", [vocabulary, width]), settings.output_bias ? this.#tensor("output.bias_V", [vocabulary]) : null);
+    if (tied) copy(place("projection"), target);
+    else this.#linear(target, this.#tensor("embedding.weight_VD", [vocabulary, width]), null);
+    if (settings.source_vocab_size == null) copy(target, source);
+    else this.#linear(source, this.#tensor("source_weight_VD", [this.sourceVocabulary, width]), null);
+    for (const side of ["source", "target"]) {
+      const name = side === "source" && settings.share_positions === false ? "source_embedding" : "embedding";
+      if (settings.embedding === "normalized") this.#norm(place(side) + library.of("Input.norm"), `${name}.norm`);
+      if (settings.positions !== "learned") continue;
+      library.write("Input", place(side), { positions: this.#floats(this.#tensor(`${name}.positions.table_TD`, [settings.max_positions, width])) });
+      this.#length = settings.max_positions;
+    }
     for (const stack of ["encoder", "decoder"]) {
       library.write("Model", this.address, { [stack]: this.#stack(stack, settings[`${stack}_layers`]) });
       if (settings.norm === "pre") this.#norm(place(`${stack}_norm`), `${stack}_norm`);
-    }
-    if (settings.positions === "learned") {
-      const table = this.#tensor("embedding.positions.table_TD", [settings.max_positions, width]);
-      library.write("Model", this.address, { positions: this.#floats(table) });
-      this.#length = settings.max_positions;
     }
     this.requirePositions(Math.min(settings.max_positions, 256));
     this.tensors = null; // the file is not needed any more
@@ -87,11 +97,13 @@ export class Weights {
     if (length <= this.#length) return;
     if (this.settings.positions === "learned" || length > MOST) throw new EngineError(`a text of ${length} tokens is longer than this model takes`);
     length = Math.max(length, 2 * this.#length);
-    const old = this.library.read("Model", this.address, "positions");
-    const table = this.library.allocate(4 * length * this.settings.d_model);
-    this.library.call.fill_positions(this.settings.positions === "marian", length, this.settings.d_model, table);
-    this.library.write("Model", this.address, { positions: table });
-    if (old) this.library.free(old);
+    const { library } = this;
+    const sides = ["source", "target"].map((side) => this.address + library.of(`Model.${side}`));
+    const old = library.read("Input", sides[0], "positions");
+    const table = library.allocate(4 * length * this.settings.d_model);
+    library.call.fill_positions(...SINUSOIDS[this.settings.positions ?? "sinusoidal"], length, this.settings.d_model, table);
+    for (const side of sides) library.write("Input", side, { positions: table });
+    if (old) library.free(old);
     this.#length = length;
   }
 
