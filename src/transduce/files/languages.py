@@ -90,7 +90,9 @@ def describe_directions(directions: Sequence[Direction]) -> str:
     """Directions for messages: "en to de, de to en"; of many, the languages."""
     if len(directions) > _MOST_NAMED:
         sources, targets = (dict.fromkeys(side) for side in zip(*directions, strict=True))
-        named = sources if set(sources) == set(targets) else [*sources, *(code for code in targets if code not in sources)]
+        named = (
+            sources if set(sources) == set(targets) else [*sources, *(code for code in targets if code not in sources)]
+        )
         return f"any of {len(sources)} languages to any of {len(targets)} ({name_some([*named])})"
     return ", ".join(f"{source} to {target}" for source, target in directions)
 

@@ -144,7 +144,9 @@ def _common_limits(exported: Exported) -> list[str]:
     facts, tags = exported.facts, exported.vocabulary.tags
     limits = []
     if facts.get("source_tags"):
-        limits.append("The tokenizer's src_lang is the language of the source, and forced_bos_token_id that of the output.")
+        limits.append(
+            "The tokenizer's src_lang is the language of the source, and forced_bos_token_id that of the output."
+        )
     elif tags and exported.direction is None:
         written = ", ".join(f"`{tag}`" for tag in tags.values())
         limits.append(f"A tag and a space before every source select the target language: {written}.")

@@ -130,7 +130,9 @@ class ImportedTokenizer(ABC):
     def model(self) -> bytes:
         order: dict[str, Any] = {"markers": self.order.markers, "size": self.order.size, "before": self.before}
         if self.languages:
-            order["languages"] = {code: [self.symbol_ids[language_tag(code)], self.languages[code]] for code in self.languages}
+            order["languages"] = {
+                code: [self.symbol_ids[language_tag(code)], self.languages[code]] for code in self.languages
+            }
         return json.dumps(order | self._content, ensure_ascii=False).encode()
 
     @property
@@ -166,7 +168,9 @@ class ImportedTokenizer(ABC):
     def decode_all(self, many_ids: Sequence[Sequence[int]], threads: int = 1, *, marked: bool = False) -> list[str]:
         originals = self.order.originals
         never = self._tag_names
-        texts = [self._decode([originals[token] for token in ids if token > EOS and token not in never]) for ids in many_ids]
+        texts = [
+            self._decode([originals[token] for token in ids if token > EOS and token not in never]) for ids in many_ids
+        ]
         return [escape(text) for text in texts] if marked else texts
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

@@ -182,7 +182,9 @@ def _fairseq_vocabulary(folder: Path, settings: Mapping[str, Any], names: Mappin
         pieces = [*_FAIRSEQ_MARKERS, *model.pieces(range(3, model.vocab_size))]
     pieces += listed_tokens(kind) + ([] if kind == "m2m_100" else ["<mask>"])
     if len(pieces) > size:
-        raise ModelError(f"the vocabulary has {len(pieces):,} tokens with those of languages, but the model has {size:,}")
+        raise ModelError(
+            f"the vocabulary has {len(pieces):,} tokens with those of languages, but the model has {size:,}"
+        )
     tokenizer = shared_vocabulary(folder, files, pieces, settings, names)
     add_languages(kind, tokenizer, {piece: number for number, piece in enumerate(pieces)})
     return tokenizer

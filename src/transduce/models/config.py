@@ -285,7 +285,9 @@ class DecoderOnlyConfig(TransformerConfig):
         require(self.window is None or self.window >= 1, "window must be at least 1")
         require(self.window is not None or not self.global_every, "global_every has no effect without window")
         require(self.global_every >= 0, "global_every must be at least 0")
-        require(self.rotary_factor > 0 and self.rotary_original >= 1, "rotary_factor and rotary_original must be above 0")
+        require(
+            self.rotary_factor > 0 and self.rotary_original >= 1, "rotary_factor and rotary_original must be above 0"
+        )
         require(self.rotary_low < self.rotary_high, "rotary_low must be below rotary_high")
         rotary = self.positions == "rotary" or (self.rotary_scaling == "none" and self.local_rotary_base is None)
         require(rotary, 'rotary_scaling and local_rotary_base have no effect without positions = "rotary"')

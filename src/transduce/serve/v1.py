@@ -46,7 +46,9 @@ class _TextRequest(BaseModel):
     text: Texts = Field(description="One text or several; each line is translated separately.")
     model: str | None = Field(None, description="Name of a model; by default the server's first model.")
     to: str | None = Field(None, description="Target language, e.g. de; for a model with several.")
-    source: str | None = Field(None, description="Source language, which models such as NLLB read; detected by default.")
+    source: str | None = Field(
+        None, description="Source language, which models such as NLLB read; detected by default."
+    )
     prefix: str = Field("", description="Text that every sentence of a translation starts with.")
     glossary: dict[str, str] | None = Field(None, description="Terms, and the translations to use for them.")
     formality: Literal["formal", "informal"] | None = Field(

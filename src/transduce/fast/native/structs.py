@@ -132,7 +132,21 @@ class _Entry(ctypes.Structure):
 def check_layout(library: ctypes.CDLL) -> None:
     """Compare all of the above with the library's; a difference is a mistake in structs.py or structs.h."""
     ours: list[tuple[str, int, int]] = []
-    for struct in (Linear, Norm, Layer, Model, Input, Shortlist, Job, Row, Candidate, Batch, LanguageModel, Sequence, Token):
+    for struct in (
+        Linear,
+        Norm,
+        Layer,
+        Model,
+        Input,
+        Shortlist,
+        Job,
+        Row,
+        Candidate,
+        Batch,
+        LanguageModel,
+        Sequence,
+        Token,
+    ):
         ours.append((struct.__name__, 0, ctypes.sizeof(struct)))
         fields = [(field[0], getattr(struct, field[0])) for field in struct._fields_]
         ours += [(f"{struct.__name__}.{name}", field.offset, field.size) for name, field in fields]
