@@ -545,9 +545,9 @@ def opus_sinusoids(length: int, d_model: int) -> Tensor:
 
 
 CONVERTERS: dict[str, Callable[[Settings, _Weights], Converted]] = {
-    "bart": _bart, "bert": _bert, "distilbert": _distilbert, "gemma3_text": _llama, "gpt2": _gpt2, "llama": _llama, "m2m_100": _m2m, "marian": _marian, "mbart": _bart,
-    "mistral": _llama, "qwen2": _llama, "qwen3": _llama, "roberta": _bert, "t5": _t5, "transformer": _marian, "vit": _vit, "whisper": _whisper,
-    "xlm-roberta": _bert,
+    "bart": _bart, "bert": _bert, "distilbert": _distilbert, "gemma3_text": _llama, "gpt2": _gpt2, "llama": _llama,
+    "m2m_100": _m2m, "marian": _marian, "mbart": _bart, "mistral": _llama, "qwen2": _llama, "qwen3": _llama,
+    "roberta": _bert, "t5": _t5, "transformer": _marian, "vit": _vit, "whisper": _whisper, "xlm-roberta": _bert,
 }  # fmt: skip
 """The type in `config.json`, and its converter."""
 LANGUAGE_MODELS = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma3_text")

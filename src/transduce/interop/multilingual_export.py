@@ -74,7 +74,8 @@ def _write_settings(exported: Exported, folder: Path, kind: str, tokenizer: Impo
         f"{side}_{name}": value
         for side in ("encoder", "decoder")
         for name, value in (
-            ("layers", getattr(config, f"{side}_layers")), ("attention_heads", config.num_heads), ("ffn_dim", config.d_ff)
+            ("layers", getattr(config, f"{side}_layers")), ("attention_heads", config.num_heads),
+            ("ffn_dim", config.d_ff),
         )
     }  # fmt: skip
     settings = {

@@ -105,9 +105,9 @@ class Pipeline:
         """`by_sentence`: whether every sentence is a segment; otherwise, a line is one if it is not too long.
 
         `directions` are empty if they are not known. `tagged`: whether a tag of the target language begins every
-        source, as in multilingual models; `source_tags`: whether one of the source language follows. `uses_slots`, `knows_formality`: whether the model was trained with slots,
-        and with symbols of formality. `aligns`: whether outputs can be aligned. `truecases`: whether sentences in
-        capitals or title case get ordinary capitals.
+        source, as in multilingual models; `source_tags`: whether one of the source language follows. `uses_slots`,
+        `knows_formality`: whether the model was trained with slots, and with symbols of formality. `aligns`: whether
+        outputs can be aligned. `truecases`: whether sentences in capitals or title case get ordinary capitals.
         `longest_prefix` is the maximum number of tokens of an output's prefix, None if there is no limit.
         """
         self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
