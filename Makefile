@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test check docs faults figures format bench gpu settings wheel wheels web clean
+.PHONY: demo test check docs faults figures format bench gpu settings wheel wheels web wasm clean
 
 demo: $(READY)          ## train on the embedded corpus, score, translate
 	$(BIN)/transduce demo
@@ -16,6 +16,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python .ci/typed.py
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python .ci/structure.py
 	$(BIN)/python docs/figures.py --check
@@ -62,6 +63,10 @@ wheels: $(READY)        ## build wheels with the compiled library of engine nati
 
 web:                    ## build the page of `transduce serve` and `inspect` from web/ (needs Node and, for the first time, the network)
 	cd web && npm ci && npm run build
+
+wasm: $(READY)          ## compile the engine of exported pages from the C sources of engine native
+	$(BIN)/pip install --quiet ziglang==0.17.0
+	$(BIN)/python web/wasm.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

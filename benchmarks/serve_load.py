@@ -132,7 +132,8 @@ class Responses:
     waits: list[float] = field(default_factory=list)
     wrong: set[bytes] = field(default_factory=set)
 
-    async def post(self, port: int, request: Request) -> None:
+    async def post(self, port: int, request: Request) -> bytes:
+        """Send a request, and count its response; returns the body."""
         start = time.perf_counter()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
@@ -146,6 +147,7 @@ class Responses:
         self.waits.append(time.perf_counter() - start)
         if status >= 500 and (status != 503 or b"retry-after" not in head):
             self.wrong.add(answer[-300:])
+        return answer.partition(b"\r\n\r\n")[2]
 
 
 def main() -> None:

@@ -100,6 +100,14 @@ TABLE_3 = (
     "C4, d_model = 256", "C5, d_model = 1024, d_k = d_v = 128", "C6, d_ff = 1024", "C7, d_ff = 4096", "D1, no dropout",
     "D2, dropout 0.2", "D3, no label smoothing", "D4, label smoothing 0.2", "E, learned positions", "big",
 )  # fmt: skip
+ONE_LANGUAGE = {
+    "100,000 pairs, English to German": "100,000 pairs of Europarl, English to German (`baseline`)",
+    "with 400,000 German lines": "and 400,000 German lines, translated back and tagged (`tagged`)",
+    "English to German, 560,779 pairs": "English to German, 560,779 pairs, 3,500 steps",
+    "in one model with English to French": "both in one model, 7,000 steps, English to German",
+    "English to French, 562,576 pairs": "English to French, 562,576 pairs, 3,500 steps",
+    "in one model with English to German": "both in one model, 7,000 steps, English to French",
+}
 RECIPES = {
     "Multi30k En-De, test2016": ("multi30k-en-de, test2016, three seeds", "multi30k-en-de, test2016, plain settings"),
     "Multi30k En-Fr, test2016": ("multi30k-en-fr, test2016, three seeds", "multi30k-en-fr, test2016, plain settings"),
@@ -204,6 +212,13 @@ CHARTS = {
     "replay": Chart(
         "Fine-tuning with replay", "BLEU", ("before", "fine-tuned", "mean of both"),
         whole("replay", "before", "fine-tuned", "mean of both"),
+    ),
+    "one-language": Chart(
+        "Few pairs, text of one language, two directions", "BLEU", ("Europarl", "newstest2014"),
+        {
+            label: tuple(f"one-language > {row} > {column}" for column in ("Europarl valid", "newstest2014"))
+            for label, row in ONE_LANGUAGE.items()
+        },
     ),
     "table3": Chart(
         "Rows of table 3 after 2,500 steps", "perplexity on newstest2013", ("lower is better",),

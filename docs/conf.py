@@ -19,6 +19,7 @@ html_title = f"transduce {release}"
 html_copy_source = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_favicon = "static/favicon.svg"
 myst_enable_extensions = ["attrs_block", "attrs_inline"]
 highlight_language = "text"

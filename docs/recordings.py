@@ -1,8 +1,8 @@
 """Record the pictures of the home page: `python docs/recordings.py path` and `python docs/recordings.py terminal`.
 
 `path` plays the path of a word through the model in Chromium, on the page that `transduce inspect` writes with the
-bundled model. It keeps the frames as docs/static/path-light.webp and path-dark.webp, and the last of them as a still
-picture for readers who prefer reduced motion. It needs playwright and Pillow.
+bundled model. It keeps the frames as docs/static/path-light.webp and path-dark.webp, and the whole
+picture, which comes first, as a still one for readers who prefer reduced motion. It needs playwright and Pillow.
 
 `terminal` runs the commands below in an empty folder and keeps what they print as docs/static/terminal.svg, in which
 the lines appear one after another. The commands take about seven minutes.
@@ -75,12 +75,13 @@ def record_path() -> None:
                 slider.evaluate(MOVE, number * STEP)
                 page.evaluate("() => new Promise(requestAnimationFrame)")
                 frames.append(Image.open(BytesIO(card.screenshot())).convert("RGB"))
-            durations = [SHOWN_MS] * FRAMES + [LAST_MS]
+            frames.insert(0, frames.pop())  # a reader sees the whole picture first
+            durations = [LAST_MS] + [SHOWN_MS] * FRAMES
             frames[0].save(
                 STATIC / f"path-{scheme}.webp", save_all=True, append_images=frames[1:], duration=durations, loop=0,
                 quality=QUALITY, method=6, minimize_size=True, allow_mixed=True,
             )  # fmt: skip
-            frames[-1].save(STATIC / f"path-{scheme}-still.webp", quality=QUALITY, method=6)
+            frames[0].save(STATIC / f"path-{scheme}-still.webp", quality=QUALITY, method=6)
             page.close()
         browser.close()
 

@@ -102,10 +102,14 @@ class ScriptedTranslator:
     repairing_engine = engine_for
 
     def translation_searches(
-        self, jobs: list[Job], hypotheses: list[list[Hypothesis]], config: SearchConfig, *wanted: bool
+        self, texts: list[list[Job]], found: list[list[list[Hypothesis]]], config: SearchConfig, *wanted: bool
     ) -> Searches[list[list[Translation]]]:
         yield from ()
-        return [[Translation(" ".join(map(str, best[0].tokens)), -1.0, -1.0, [])] for best in hypotheses]
+        return [
+            [Translation(" ".join(map(str, best[0].tokens)), -1.0, -1.0, [])]
+            for hypotheses in found
+            for best in hypotheses
+        ]
 
 
 class Client:

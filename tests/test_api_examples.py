@@ -1,12 +1,8 @@
-"""The examples of docs/api.md, which use every public name: they run, and type checkers accept them."""
+"""The examples of docs/api.md, which use every public name: they run. `.ci/typed.py` checks their types."""
 
-import os
 import pickle
 import re
 import shutil
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -99,59 +95,3 @@ def test_an_unknown_keyword_names_the_function_that_was_called(method: str, opti
     with pytest.raises((TypeError, transduce.ConfigError)) as caught:
         getattr(transduce.Translator.load(), method)(*arguments, **options)
     assert str(caught.value) == message
-
-
-def run_checker(*words: str | Path) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "MYPYPATH": str(ROOT / "src"), "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", *words]
-    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.skipif(not find_spec("pyright"), reason="needs pyright")
-def test_pyright_accepts_the_examples(tmp_path: Path) -> None:
-    script = tmp_path / "program.py"
-    script.write_text(PROGRAM, encoding="utf-8")
-    done = run_checker("pyright", script)
-    assert done.returncode == 0, done.stdout
-
-
-RIGHT = """
-from transduce.search.options import SearchConfig, SearchOptions
-from transduce.translation.translator import Translator
-from transduce import train
-options: SearchOptions = {"beam": 4, "top_p": 0.9}
-translator = Translator.load("run", beam=4, max_length=None)
-text: str = translator.translate("one", beam=1)
-texts: list[str] = translator.translate(["one", "two"], **options)
-score: float = translator.hypotheses(["one"], nbest=2, length_penalty=1)[0][0].score
-finished: bool = train("run").finished
-config: SearchConfig = translator.config
-"""
-WRONG = {
-    'Translator.load(beam="4")': '"str"; expected "int"',
-    "Translator.load(beem=4)": 'Unexpected keyword argument "beem"',
-    'translator.translate("one", sample="no")': 'No overload variant of "translate"',
-    'translator.hypotheses(["one"], nbest=None)': '"None"; expected "int"',
-    'translator.stream(["one"], top_p="x")': '"str"; expected "float"',
-    "from transduce import Nonsense": 'has no attribute "Nonsense"',
-}
-LARGE = ("torch", "numpy", "rich", "PIL", "transformers", "fastapi", "starlette", "pydantic", "typer", "pyarrow", "ray")
-"""Reading their types takes most of the time of mypy, and nothing here depends on them."""
-
-
-@pytest.mark.skipif(not find_spec("mypy"), reason="needs mypy")
-def test_mypy_accepts_the_examples_and_knows_the_options(tmp_path: Path) -> None:
-    program, user, config = tmp_path / "program.py", tmp_path / "user.py", tmp_path / "mypy.ini"
-    program.write_text(PROGRAM, encoding="utf-8")
-    user.write_text(RIGHT + "\n".join(WRONG))
-    skipped = (
-        f"[mypy-{','.join(f'{name}.*' for name in LARGE)}]\nfollow_imports = skip\nfollow_imports_for_stubs = True\n"
-    )
-    config.write_text(f"[mypy]\nfollow_imports = silent\n{skipped}")
-    done = run_checker("mypy", "--strict", "--config-file", config, "--cache-dir", tmp_path, program, user)
-    errors = [line for line in done.stdout.splitlines() if ": error: " in line]
-    first = len(RIGHT.splitlines()) + 1
-    places = [f"{user}:{number}:" for number in range(first, first + len(WRONG))]
-    assert [line.partition(" ")[0] for line in errors] == places, done.stdout
-    for line, message in zip(errors, WRONG.values(), strict=True):
-        assert message in line

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,9 @@ SETTING = {
     "train_gpu": ["vocabulary", "rounds", "batch tokens", "pairs", "steps a round"],
     "train_cpu": ["model", "vocabulary", "batch tokens"],
     "train_language_model": ["vocabulary", "length", "windows"],
+    "translate_file": ["model", "lines", "words", "beam", "threads", "rounds"],
     "translate_ray": ["model", "lines", "workers", "rounds", "speed of Ray / plain"],
+    "wasm": ["browser", "instructions", "sentences", "rounds"],
 }
 """Benchmarks, and what each prints of its setting besides the machine, versions and seed; decode on a GPU is a part of
 gpu_suite."""
@@ -42,6 +45,7 @@ NEEDS = {
     "serve": "fastapi",
     "serve_load": "fastapi",
     "translate_ray": "ray",
+    "wasm": "playwright",
 }
 
 PEERS = ("transformers.models.gpt2.modeling_gpt2", "transformers.models.marian.modeling_marian")
@@ -52,6 +56,8 @@ PEERS = ("transformers.models.gpt2.modeling_gpt2", "transformers.models.marian.m
 def test_a_benchmark_runs_and_prints_its_setting(name: str, transduce: Any, tmp_path: Path) -> None:
     if name in NEEDS and find_spec(NEEDS[name]) is None:
         pytest.skip(f"{NEEDS[name]} is not installed")
+    if name == "wasm" and shutil.which("chromium") is None:
+        pytest.skip("chromium is not installed: apt-get install chromium")
     if name == "translate_ray" and not FULL:
         pytest.skip("starts Ray again; run by `make faults`")
     script, *where = name.split()

@@ -18,6 +18,7 @@ from transduce.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+ANOTHER_PACKAGE = runpy.run_path(str(ROOT / "tests/third_party_feature/last_token/__init__.py"))["FEATURE"].commands
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -108,7 +109,7 @@ def commands() -> Any:
 def test_every_command_of_a_page_is_valid(page: Path, commands: Any) -> None:
     for code in code_of(page):
         words = shlex.split(code.partition(" | ")[2] or code, comments=True) if "transduce " in code else []
-        if "transduce" not in words[:1] or not re.match("[a-z]", "".join(words[1:])):
+        if "transduce" not in words[:1] or not re.match("[a-z]", "".join(words[1:])) or words[1] in ANOTHER_PACKAGE:
             continue
         words = words[1 : min(words.index(word) if word in words else len(words) for word in "<>")]
         command = commands
@@ -205,7 +206,8 @@ def test_a_wrong_source_is_refused(page: str, figures: Any) -> None:
 @pytest.mark.parametrize("chart", sorted((ROOT / "docs" / "charts").glob("*.svg")), ids=lambda path: path.stem)
 def test_a_chart_is_shown_and_described(chart: Path) -> None:
     assert ElementTree.parse(chart).getroot().get("aria-label")
-    assert f"(charts/{chart.name})" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    pages = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("results", "measurements")]
+    assert f"(charts/{chart.name})" in "".join(pages)
 
 
 def test_every_box_of_figure_1_leads_to_its_code(site: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 from serving import ServerProcess
-from toy_run import TINY, as_sets, write_lines
+from toy_run import SMALL_DEMO, TINY, as_sets
 
 PAGE = Path(__file__).parents[1] / "docs" / "getting-started.md"
 AS_WRITTEN = os.environ.get("FAULTS") == "full"
@@ -22,6 +22,7 @@ def test_every_command_works_in_turn(transduce: Any, tmp_path: Path) -> None:
     lines = [line for kind, block in blocks if not kind for line in block.splitlines()]
     commands = [line for line in lines if not line.startswith(INSTALLATION)]
     assert len(commands) >= 12
+    before = "" if AS_WRITTEN else SMALL_DEMO
     while commands:
         command = commands.pop(0)
         if command.startswith("transduce serve"):
@@ -31,10 +32,8 @@ def test_every_command_works_in_turn(transduce: Any, tmp_path: Path) -> None:
         words = shlex.split(piped)[1:]
         if words[0] in ("train", "init") and not AS_WRITTEN:
             words += as_sets(FEW)
-        outcome = transduce(*words, stdin=shlex.split(text)[1] + "\n" if text else "", cwd=tmp_path)
+        outcome = transduce(*words, stdin=shlex.split(text)[1] + "\n" if text else "", cwd=tmp_path, before=before)
         assert outcome.code == 0, (command, outcome.err)
-        if words[:2] == ["data", "get"] and not AS_WRITTEN:
-            keep_few_lines(tmp_path / "data" / "demo")
         assert outcome.out or "-o" in words or "--out" in words or words[0] in ("train", "init"), command
     (code,) = [block for kind, block in blocks if kind == "python"]
     if not AS_WRITTEN:
@@ -44,12 +43,6 @@ def test_every_command_works_in_turn(transduce: Any, tmp_path: Path) -> None:
     assert (outcome.code, outcome.out.count("\n")) == (0, 1), outcome.err
     for name in ("look.html", "check.html", "runs/first/report.html", "runs/second/model/model.json"):
         assert (tmp_path / name).exists()
-
-
-def keep_few_lines(corpus: Path) -> None:
-    for path in corpus.iterdir():
-        lines = path.read_text(encoding="utf-8").splitlines()
-        write_lines(path, lines[: 400 if path.stem == "train" else 20])
 
 
 def test_the_table_has_every_extra() -> None:

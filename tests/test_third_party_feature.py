@@ -1,6 +1,7 @@
 """A feature of another package, found by its entry point: model, task, setting, metric and command."""
 
 import json
+import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from toy_run import as_sets, write_lines
+from toy_run import SMALL_DEMO, as_sets, write_lines
 
 from transduce import features, train
 from transduce.errors import ConfigError, ModelError
@@ -22,6 +23,7 @@ from transduce.search.plain_engine import PlainEngine
 from transduce.translation.translator import Translator
 
 PACKAGE = Path(__file__).parent / "third_party_feature"
+GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "add-a-feature.md"
 SETTINGS: dict[str, Any] = {
     "last_token.tokens": 1, "model.architecture": "window", "model.d_model": 24, "model.window": 3,
     "tokenizer.vocab_size": 450, "train.steps": 30, "train.save_every": 10, "train.log_every": 5, "train.warmup": 10,
@@ -67,15 +69,23 @@ def files(tmp_path_factory: pytest.TempPathFactory, toy_pairs: Any) -> dict[str,
 
 
 @pytest.fixture(scope="module")
-def run(transduce: Any, files: dict[str, Path], before: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was trained through the command line."""
-    folder = tmp_path_factory.mktemp("runs")
-    words = [word for name, path in files.items() for word in (f"--{name.replace('_', '-')}", path)]
-    done = transduce(
-        "train", "--task", "last_token", *words, *as_sets(SETTINGS), "--out", "run", cwd=folder, before=before
-    )
-    assert done.code == 0, done.err
-    return folder / "run"
+def outcomes(transduce: Any, before: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The commands of the guide, with few pairs and a small model; by the name of the command."""
+    folder = tmp_path_factory.mktemp("guide")
+    commands = GUIDE.read_text(encoding="utf-8").split("```")[1].splitlines()[1:]
+    assert commands[0] == f"pip install {PACKAGE.relative_to(PACKAGE.parents[1])}"
+    outcomes = {"folder": folder}
+    for command in commands[1:]:
+        words = shlex.split(command)[1:]
+        words += as_sets(SETTINGS) if words[0] == "train" else []
+        outcomes[words[0]] = transduce(*words, cwd=folder, before=SMALL_DEMO + before)
+        assert outcomes[words[0]].code == 0, outcomes[words[0]].err
+    return outcomes
+
+
+@pytest.fixture(scope="module")
+def run(outcomes: dict[str, Any]) -> Path:
+    return outcomes["folder"] / "runs" / "last"
 
 
 def records(run: Path, kind: str) -> list[dict[str, Any]]:
@@ -97,22 +107,19 @@ def test_it_trains_validates_and_saves(run: Path) -> None:
     assert card["facts"]["task"] == "last_token"
 
 
-def test_evaluate_uses_its_metric(transduce: Any, run: Path, before: str, toy_pairs: Any, tmp_path: Path) -> None:
-    write_lines(tmp_path / "test.tsv", ["\t".join(pair) for pair in toy_pairs[250:]])
-    words = ("evaluate", "-m", run, "--test", "test.tsv", "--device", "cpu")
-    done = transduce(*words, "--json", cwd=tmp_path, before=before)
+def test_evaluate_uses_its_metric(transduce: Any, outcomes: dict[str, Any], run: Path, before: str) -> None:
+    assert outcomes["evaluate"].out.startswith("Accuracy ")
+    words = ("evaluate", "-m", run, "--src", "data/demo/valid.en", "--ref", "data/demo/valid.de", "--device", "cpu")
+    done = transduce(*words, "--json", cwd=outcomes["folder"], before=before)
     assert json.loads(done.out)["accuracy"] == pytest.approx(records(run, "final")[-1]["valid_accuracy"])
-    assert transduce(*words, cwd=tmp_path, before=before).out.startswith("Accuracy ")
-    refused = transduce(*words, "--beam", "2", cwd=tmp_path, before=before)
+    refused = transduce(*words, "--beam", "2", cwd=outcomes["folder"], before=before)
     assert (refused.code, refused.out) == (2, "")
     assert "--beam has no effect on a model of the task last_token; leave it out" in refused.err
 
 
-def test_its_command_runs_and_is_listed(transduce: Any, run: Path, before: str, tmp_path: Path) -> None:
-    done = transduce("complete", "-m", run, "babo dedu", "gigo", cwd=tmp_path, before=before)
-    assert (done.code, done.err) == (0, "")
-    lines = zip(done.out.splitlines(), ("babo dedu", "gigo"), strict=True)
-    assert all(line.startswith(text) for line, text in lines)
+def test_its_command_runs_and_is_listed(transduce: Any, outcomes: dict[str, Any], before: str, tmp_path: Path) -> None:
+    assert outcomes["complete"].err == ""
+    assert outcomes["complete"].out.startswith("Jeden Tag backen wir einen Kuchen")
     assert "\n  complete " in transduce("--help", cwd=tmp_path, before=before).out
     assert transduce("complete", "--help", cwd=tmp_path).code == 2
 

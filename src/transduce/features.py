@@ -192,6 +192,7 @@ FEATURES = {
         },
     ),
     "documents": Feature(hooks={"translate_documents": "transduce.documents.translate:translate_documents"}),
+    "web": Feature(hooks={"export_site": "transduce.web.site:export_site"}),
     "serve": Feature(commands={"serve": "transduce.serve.command:serve"}),
     "corpora": Feature(
         commands={"demo": "transduce.corpora.command:demo", "data": "transduce.corpora.command:data"},

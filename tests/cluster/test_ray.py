@@ -13,7 +13,7 @@ from commands import complaint
 from fault_injection import FULL, repetitions
 from toy_run import make_toy_pairs, write_lines
 
-from transduce.cluster.ray import TranslateBatch
+from transduce.cluster.ray import TranslateBatch, translate_with_ray
 from transduce.files.parquet import read_table, table_writer
 
 pytest.importorskip("ray")
@@ -50,6 +50,28 @@ def kill_workers(token: str, count: int, done: threading.Event, killed: list[int
         if new := [pid for pid in workers(token) if pid not in killed]:
             os.kill(new[0], signal.SIGKILL)
             killed.append(new[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [("Le chat dort sur la table de la cuisine.", "en"), ("The cat is sleeping on the kitchen table.", "de")],
+)
+def test_the_language_of_the_files_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, target: str
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr("transduce.cluster.ray.translate_files", lambda *_, to, **more: calls.append(to))
+    write_lines(tmp_path / "text.txt", [text] * 3)
+    loading = dict.fromkeys(("model", "prefix", "protect", "glossary", "formality", "locale"))
+    options: dict[str, Any] = {"column": None, "resume": False, "force": False}
+    translate_with_ray([tmp_path / "text.txt"], tmp_path / "out", loading, {}, None, None, **options)
+    assert calls == [target]
+
+
+def test_files_in_another_language_are_refused(transduce: Any, tmp_path: Path) -> None:
+    write_lines(tmp_path / "text.txt", ["Il gatto dorme sul tavolo della cucina e non vuole mangiare."] * 3)
+    outcome = transduce("translate", "--ray", "--out", "out", "text.txt", cwd=tmp_path)
+    assert complaint(outcome).startswith("the text seems to be in Italian (it), which this model does not translate")
 
 
 @pytest.fixture

@@ -157,6 +157,17 @@ def test_relu_gradient() -> None:
     close(dbias, dx.sum(0))
 
 
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu_tanh"])
+@pytest.mark.parametrize(("R", "D", "F_", "bias"), [(5, 24, 40, True), (70, 300, 90, False), (1, 512, 20, True)])
+def test_few_rows_linear(R: int, D: int, F_: int, bias: bool, activation: str) -> None:
+    from transduce.fast.kernels.few_rows import few_rows_linear
+
+    x, weight, offset = draw(R, D, seed=1), draw(F_, D, seed=2) * D**-0.5, draw(F_, seed=3) if bias else None
+    linear = F.linear(x, weight, offset)
+    expected = linear if activation == "none" else activate(linear, activation)
+    close(few_rows_linear(x, weight, offset, activation), expected, 1e-5)
+
+
 # Loss and optimizer
 
 

@@ -225,6 +225,31 @@ def test_contexts_and_options_with_the_native_engine(tokenizer: Tokenizer) -> No
         assert len(pairs[:8]) == len(set(pairs[:8]))  # within one context
 
 
+@pytest.mark.parametrize("engine", ["plain", "native"])
+def test_long_prompts_are_read_and_scored_in_parts(
+    tokenizer: Tokenizer, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server does other work between the parts, which do not change the results."""
+    if engine == "native" and load_library() is None:
+        pytest.skip("there is no library for this machine")
+    generator = Generator(small_language_model(1, tokenizer.vocab_size), tokenizer, context=80, engine=engine)
+    prompts, options = (
+        ["the cat sat on the mat. " * 5, "dogs"],
+        dict[str, Any](num=2, max_tokens=4, stop=(), temperature=0),
+    )
+    whole, scores = list(generator.events(prompts, **options)), generator.score(prompts, stride=7)
+    monkeypatch.setattr("transduce.fast.native.language_model._PREFILL_TOKENS", 16)
+    monkeypatch.setattr("transduce.language_model.likelihood._ROWS", 8)
+    steps = list(generator.event_steps(prompts, **options))
+    assert steps.count(None) >= 2
+    assert [event for event in steps if event] == whole
+    *parts, last = generator.score_steps(prompts, stride=7, batch_tokens=16)
+    assert len(parts) > 8
+    assert last is not None
+    for score, expected in zip(last, scores, strict=True):
+        assert score.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-5)
+
+
 def test_a_text_instead_of_a_list_is_refused(generator: Generator) -> None:
     with pytest.raises(DataError, match="texts must be a list of texts; for a single text, give a list of one"):
         generator.score("the cat")

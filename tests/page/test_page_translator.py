@@ -254,7 +254,9 @@ def test_the_translation_is_text_that_can_be_selected(open_page: Callable[..., A
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_a_word_that_nothing_comes_from_is_marked(open_page: Callable[..., Any], address: str) -> None:
+def test_a_word_that_seems_to_be_missing_is_marked_when_the_text_stays_the_same(
+    open_page: Callable[..., Any], address: str
+) -> None:
     sentence = {
         "line": 0,
         "source": "A technician sleeps.",
@@ -263,10 +265,15 @@ def test_a_word_that_nothing_comes_from_is_marked(open_page: Callable[..., Any],
         "word_confidences": [1, 1],
     }
     sentence["aligned"] = [[[0, 1], [0, 2]], [[13, 20], [3, 11]]]
-    data = {"text": 0, "line": 0, "source_tokens": [], "outputs": [], "sentences": [sentence]}
-    events = f"event: sentence\ndata: {json.dumps(data)}\n\nevent: done\ndata: {{}}\n\n"
+
+    def answer(route: Any) -> None:
+        tested = {"uncovered": ["technician"]} if route.request.post_data_json.get("coverage") else {}
+        data = {"text": 0, "line": 0, "source_tokens": [], "outputs": [], "sentences": [{**sentence, **tested}]}
+        events = f"event: sentence\ndata: {json.dumps(data)}\n\nevent: done\ndata: {{}}\n\n"
+        route.fulfill(body=events, content_type="text/event-stream")
+
     page = open_page(address)
-    page.route("**/v1/translate", lambda route: route.fulfill(body=events, content_type="text/event-stream"))
+    page.route("**/v1/translate", answer)
     page.locator("#text").fill("A technician sleeps.")
     expect(page.locator(".text-marks .missing")).to_have_text("technician")
     expect(page.locator(".remarks")).to_contain_text("technician may be missing")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -16,6 +16,7 @@ from serving import TIMEOUT, ServerProcess, metric_value, serve_in_thread
 from transduce.language_model.generator import Generator
 from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.models.folder import save_model
+from transduce.search.sampling import GradualDecoder
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from transduce.translation.translator import Translator
 
@@ -230,14 +231,15 @@ def test_keys_and_limits_apply(generator: Generator) -> None:
 def test_requests_take_turns_and_too_many_are_refused(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transduce.serve.generation_queue._ACTIVE", 2)
     computing, may_continue = threading.Event(), threading.Event()
-    start = generator.decoder.start
+    decoder = cast(GradualDecoder, generator.decoder)
+    start = decoder.start_steps
 
     def slow(*arguments: Any) -> Any:
         computing.set()
         assert may_continue.wait(TIMEOUT)
         return start(*arguments)
 
-    monkeypatch.setattr(generator.decoder, "start", slow)
+    monkeypatch.setattr(decoder, "start_steps", slow)
     with (
         serve_in_thread([], generators={"lm": generator}, queue=3) as (address, _),
         ThreadPoolExecutor(20) as pool,

@@ -1,4 +1,4 @@
-"""The queue of language models: small requests do not wait for large ones."""
+"""The queues of language models: small requests do not wait for large ones."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from transduce.serve.generation_queue import GenerationJob, GenerationQueue
+from transduce.language_model.generator import TextScore
+from transduce.serve.generation_queue import GenerationJob
+from transduce.serve.metrics import ServerMetrics
+from transduce.serve.scheduler import Scheduler
 
 TIMEOUT = 60
 
@@ -15,8 +18,14 @@ TIMEOUT = 60
 def test_a_small_request_is_fast_beside_many_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every turn takes one second of a clock that only turns advance."""
     clock = count()
-    monkeypatch.setattr("transduce.serve.generation_queue.perf_counter", lambda: float(next(clock)))
-    queue, turns, stop, running, done = GenerationQueue(100), count(), threading.Event(), threading.Event(), []
+    monkeypatch.setattr("transduce.serve.scheduler.perf_counter", lambda: float(next(clock)))
+    scheduler, turns, stop, running, done = (
+        Scheduler(100, ServerMetrics()),
+        count(),
+        threading.Event(),
+        threading.Event(),
+        [],
+    )
     finished = threading.Event()
 
     def endless(number: int) -> Iterator[Any]:
@@ -31,31 +40,33 @@ def test_a_small_request_is_fast_beside_many_large_ones(monkeypatch: pytest.Monk
             yield number
 
     for number in range(70):
-        queue.submit(GenerationJob(endless(number), lambda _: None, 1000))
+        scheduler.generate(GenerationJob(endless(number), lambda _: None, 1000))
     assert running.wait(TIMEOUT)
-    queue.submit(GenerationJob(five(), lambda result: finished.set() if result is None else None, 20))
+    scheduler.generate(GenerationJob(five(), lambda result: finished.set() if result is None else None, 20))
     assert finished.wait(TIMEOUT)
     stop.set()
-    queue.close()
+    scheduler.close()
     assert done[-1] - done[0] < 2 * 5
 
 
 def test_a_step_without_a_result_is_not_delivered() -> None:
-    queue, finished, delivered = GenerationQueue(10), threading.Event(), list[Any]()
+    scheduler, finished, delivered = Scheduler(10, ServerMetrics()), threading.Event(), list[Any]()
+
+    scores: list[TextScore] = []
 
     def deliver(result: Any) -> None:
         delivered.append(result)
         if result is None:
             finished.set()
 
-    queue.submit(GenerationJob(iter([None, "scores", None]), deliver, 10))
+    scheduler.generate(GenerationJob(iter([None, scores, None]), deliver, 10))
     assert finished.wait(TIMEOUT)
-    queue.close()
-    assert delivered == ["scores", None]
+    scheduler.close()
+    assert delivered == [scores, None]
 
 
 def test_large_requests_share_the_time() -> None:
-    queue, order, finished = GenerationQueue(10), [], threading.Event()
+    scheduler, order, finished = Scheduler(10, ServerMetrics()), [], threading.Event()
     remaining = {"a", "b"}
 
     def work(name: str) -> Iterator[Any]:
@@ -73,7 +84,7 @@ def test_large_requests_share_the_time() -> None:
         return take
 
     for name in ("a", "b"):
-        queue.submit(GenerationJob(work(name), deliver(name), 10**6))
+        scheduler.generate(GenerationJob(work(name), deliver(name), 10**6))
     assert finished.wait(TIMEOUT)
-    queue.close()
+    scheduler.close()
     assert sorted(order) == ["a"] * 3 + ["b"] * 3

@@ -73,9 +73,9 @@ def test_only_texts_with_inline_tags_are_aligned(
     calls: list[tuple[list[str], bool]] = []
     original = Translator.translation_searches
 
-    def record(self: Translator, jobs: Any, results: Any, config: Any, align: bool, *more: Any) -> Any:
-        calls.append(([self.tokenizer.decode(job.tokens) for job in jobs], align))
-        return original(self, jobs, results, config, align, *more)
+    def record(self: Translator, texts: Any, found: Any, config: Any, align: bool, *more: Any) -> Any:
+        calls.append(([self.tokenizer.decode(job.tokens) for jobs in texts for job in jobs], align))
+        return original(self, texts, found, config, align, *more)
 
     monkeypatch.setattr(Translator, "translation_searches", record)
     body = {"q": ["<p>babo <b>gibo</b></p><p>dego</p>", "dedu"], "source": "en", "target": "de", "format": "html"}

@@ -73,9 +73,10 @@ def test_outputs_are_completed_in_small_portions(translator: Translator, toy_pai
     config = SearchConfig(beam=4, nbest=4, max_extra=2)
     segments = [part for source, _ in toy_pairs[:6] for part in translator.segments(source)]
     results = search_all(translator.engine, segments, config)
-    whole = translator.translation_searches(segments, results, config, True, "words")
+    texts = [[segment] for segment in segments], [[best] for best in results]
+    whole = translator.translation_searches(*texts, config, True, "words")
     expected = run_searches(translator.engine, whole)
-    searches = translator.translation_searches(segments, results, config, True, "words", 8)
+    searches = translator.translation_searches(*texts, config, True, "words", 8)
     pauses, portioned = 0, None
     while portioned is None:
         try:

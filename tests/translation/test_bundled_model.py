@@ -188,6 +188,18 @@ def translate_html() -> Iterator[Callable[[str], str]]:
         yield translate
 
 
+def test_http_has_one_form_of_address_and_coverage_like_the_command_line() -> None:
+    translator, text = Translator.load(), "Please send us your documents. Do you love me?\nDo you love me?"
+    with serve_in_thread([("en-de-fr", translator)]) as (address, _):
+        body = {"text": text, "to": "de", "coverage": True, "sentences": True}
+        answer = httpx.post(f"{address}/v1/translate", json=body, timeout=TIMEOUT).json()
+    (found,) = answer["translations"]
+    expected = translator.hypotheses(text.split("\n"), to="de", confidence=True)
+    assert found["outputs"][0]["text"] == "\n".join(best[0].text for best in expected)
+    assert tuple(sentence["text"] for sentence in found["sentences"][1:]) == ("Lieben Sie mich?", "Liebst du mich?")
+    assert found["outputs"][0]["uncovered"] == [word for best in expected for word in best[0].uncovered or []]
+
+
 def test_inline_tags_surround_their_words_in_a_sentence(translate_html: Callable[[str], str]) -> None:
     german = translate_html('My <b>brother</b> wants to <a href="#">buy</a> a new house.')
     plain = re.sub("<.*?>", "", german)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from transduce.files.languages import LANGUAGE_ALIASES, base_language
+from transduce.translation.checks import claims
 from transduce.translation.formality import form_of_address
-from transduce.translation.locale import localized
+from transduce.translation.locale import localized, with_english_times
 from transduce.translation.rules import common, languages, rules_of
 from transduce.translation.sentences import Sentence, split_sentences
 from transduce.translation.stages.normalize import Expansions, Normalize, Readable
@@ -65,6 +66,23 @@ def check_locale(before: str, text: str, source: str, target: str, expected: str
     assert localized(text, before, [source], target) == expected
 
 
+def check_english_times(text: str, expected: str) -> None:
+    assert with_english_times(Text.of(text)).characters == expected
+
+
+def check_claims(language: str, text: str, expected: str) -> None:
+    """Numbers in words by value, times with a colon, halves, in the order of the text."""
+    found = sorted(claims(text, language, lambda word: 1), key=lambda claim: claim.span)
+    values = {"time": lambda minutes: f"{minutes // 60 or 12}:{minutes % 60:02}", "number": str}
+    texts = (values.get(claim.kind, lambda _, kind=claim.kind: kind)(claim.value) for claim in found)
+    assert " ".join(text for text in texts if text != "negation") == expected
+
+
+def check_negation(language: str, text: str, expected: bool) -> None:
+    found = claims(text, language, lambda word: 1)
+    assert any(claim.kind == "negation" for claim in found) is expected
+
+
 def check_address(language: str, text: str, form: str) -> None:
     assert form_of_address(text, language) == (form or None)
 
@@ -77,7 +95,8 @@ def examples() -> Iterator[tuple[str, Callable[..., None], list[Any]]]:
             yield f"protect-{rule['kind']}", check_spans, [PROTECTION.spans, example]
     for example in rules["copy"]["examples"]:
         yield "copy", check_spans, [lambda text: PROTECTION.copied(text, PROTECTION.spans(text)), example]
-    for name, check in (("layout", check_layout), ("normalize", check_normalized), ("locale", check_locale)):
+    checks = {"layout": check_layout, "normalize": check_normalized, "locale": check_locale}
+    for name, check in {**checks, "english_times": check_english_times}.items():
         for example in rules[name]["examples"]:
             yield name, check, example
     sentences = {code: rules_of(code)["sentences"].get("examples", []) for code in languages()} | rules["sentences"]
@@ -89,6 +108,10 @@ def examples() -> Iterator[tuple[str, Callable[..., None], list[Any]]]:
             yield f"expansions-{code}", check_expansion, [code, *example]
         for example in rules_of(code).get("address", {}).get("examples", []):
             yield f"address-{code}", check_address, [code, *example]
+        for example in rules_of(code).get("numbers", {}).get("examples", []):
+            yield f"numbers-{code}", check_claims, [code, *example]
+        for example in rules_of(code).get("negation", {}).get("examples", []):
+            yield f"negation-{code}", check_negation, [code, *example]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ import { computed, signal } from "@preact/signals";
 import { text } from "./state.js";
 import { sentences } from "./translate.js";
 
-const LETTERS = 6; // shorter words often have no word of their own in the translation
-
 /** The word under the pointer or the caret, as {index, side, word}: a sentence, "source" or "target", the number of a word. */
 export const pointed = signal(null);
 
@@ -57,11 +55,12 @@ export const lit = computed(() => {
   return at.side === "source" ? { index: at.index, source: itself, target: others } : { index: at.index, source: others, target: itself };
 });
 
-/** The words of a sentence that no word of the translation belongs to, without short ones and numbers. */
-function uncovered(sentence) {
-  if (!sentence.aligned) return [];
-  const found = links(sentence);
-  return found.words.source.filter(({ text, word }) => !found.source[word].size && (text.match(/\p{L}/gu) ?? []).length >= LETTERS);
+/** The numbers of the words of a sentence that its translation seems to lack. */
+function uncovered({ source, uncovered: lacking }) {
+  const places = (lacking ?? []).map((phrase) => [source.toLowerCase().indexOf(phrase.toLowerCase()), phrase]).filter(([at]) => at >= 0);
+  const ranges = places.map(([at, phrase]) => [[...source.slice(0, at)].length, [...source.slice(0, at + phrase.length)].length]);
+  const missing = pieces(source).filter((piece) => ranges.some(([start, end]) => piece.start < end && start < piece.end));
+  return new Set(missing.map(({ word }) => word));
 }
 
 /** The words of all sentences with their place in the text box: {index, word, start, end, missing}, in units of UTF-16. */
@@ -72,7 +71,7 @@ export const sourceWords = computed(() => {
     const place = text.value.indexOf(sentence.source, at);
     if (place < 0) continue; // the text has tags, or has changed since
     at = place;
-    const missing = new Set(uncovered(sentence).map(({ word }) => word));
+    const missing = uncovered(sentence);
     for (const { text: piece, word } of pieces(sentence.source)) {
       if (word !== null) all.push({ index: sentence.index, word, start: at, end: at + piece.length, missing: missing.has(word) });
       at += piece.length;

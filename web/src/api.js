@@ -1,6 +1,8 @@
 // Requests to the server: with the API key, and repeated with growing pauses while the server is busy or unreachable.
+// A site without a server answers them itself (site.js).
 
 import { signal } from "@preact/signals";
+import { answer as answerHere, isSite } from "./site.js";
 
 const ATTEMPTS = 5;
 const FIRST_PAUSE = 500; // milliseconds; doubled after each attempt
@@ -43,6 +45,13 @@ async function send(path, body, signal) {
   const isForm = body instanceof FormData;
   const headers = { ...(body && !isForm && { "content-type": "application/json" }), ...(key.peek() && { authorization: `Bearer ${key.peek()}` }) };
   let response;
+  if (isSite)
+    try {
+      return await answerHere(path, body, signal, (progress) => (waiting.value = progress));
+    } catch (failure) {
+      if (signal?.aborted) throw failure;
+      return new RequestError(failure.message, 400);
+    }
   try {
     response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && !isForm ? JSON.stringify(body) : body, signal });
   } catch (failure) {

@@ -1,6 +1,7 @@
 // Which model translates between which languages, and what is said about a direction that no model has.
 
 import { computed, signal } from "@preact/signals";
+import { isSite } from "./site.js";
 import { from, model, to } from "./state.js";
 
 /** The models of the server and their languages, as GET /v1/translators returns them; null until it is loaded. */
@@ -45,7 +46,7 @@ const list = (names) => new Intl.ListFormat("en").format(names);
 export const unavailable = computed(() => {
   const found = detected.value;
   if (!found || shownFrom.value || !sources.value.length || (found.available && (!found.language || detectedSource.value))) return "";
-  return `${found.name ?? "This language"} is not available: this server translates from ${list(sources.value.map(nameOf))}.`;
+  return `${found.name ?? "This language"} is not available: ${isSite ? "this page" : "this server"} translates from ${list(sources.value.map(nameOf))}.`;
 });
 /** What the user should know about the direction; empty if it is the one that was asked for. */
 export const remark = computed(() => {

@@ -27,7 +27,7 @@ const SECONDS = STAGES.at(-1).end;
 const REST = 4; // seconds that a stage is shown if nothing may move
 const LISTED = 8; // positions whose numbers are listed
 
-const time = signal(STAGES[0].end); // seconds
+const time = signal(SECONDS); // before it is played, the whole picture is shown
 const playing = signal(false);
 const withNumbers = signal(false);
 
@@ -40,12 +40,11 @@ export function Path() {
   const stage = stageAt(time.value);
   const play = () => {
     if (!playing.value && time.value >= SECONDS) time.value = 0;
-    else if (!playing.value && time.value === STAGES[0].end) time.value = 0;
     playing.value = !playing.value;
   };
   const step = (by) => {
     playing.value = false;
-    time.value = STAGES[Math.max(0, Math.min(STAGES.length - 1, stage + by))].end;
+    time.value = STAGES[(stage + by) % STAGES.length].end; // after the last stage comes the first
   };
   const shares = STAGES.map(({ end }, n) => Math.max(0, Math.min(1, (time.value - (STAGES[n - 1]?.end ?? 0)) / (end - (STAGES[n - 1]?.end ?? 0)))));
   const text = STAGES[stage].text(context);
@@ -57,7 +56,7 @@ export function Path() {
       <div class="path-controls">
         <button type="button" class="play main" onClick=${play}>${playing.value ? "Pause" : "Play"}</button>
         <button type="button" class="play" disabled=${stage === 0} onClick=${() => step(-1)}>Back</button>
-        <button type="button" class="play" disabled=${stage === STAGES.length - 1 && time.value >= SECONDS} onClick=${() => step(time.value < STAGES[stage].end ? 0 : 1)}>Next</button>
+        <button type="button" class="play" onClick=${() => step(time.value < STAGES[stage].end ? 0 : 1)}>Next</button>
         <input type="range" aria-label="Time" min="0" max=${SECONDS} step="0.1" value=${time.value} aria-valuetext="${Math.round(time.value)} of ${SECONDS} seconds, ${STAGES[stage].name}"
           onInput=${(event) => ([playing.value, time.value] = [false, Number(event.target.value)])} />
         <span class="path-time">${Math.round(time.value)} / ${SECONDS} s</span>

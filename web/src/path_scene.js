@@ -5,6 +5,7 @@ import { divergingColour, headColour } from "./colours.js";
 import { percent, shorten } from "./components.js";
 import { narrow } from "./state.js";
 
+const LETTERS = 12; // of a token
 const CELLS = 6; // numbers of the positional encoding in a strip
 const ease = (x) => x * x * (3 - 2 * x);
 
@@ -12,7 +13,7 @@ const ease = (x) => x * x * (3 - 2 * x);
 export function Scene({ context, shares, label }) {
   const [tokens, layers, lit, lines, softmax, values, word] = shares.map(ease);
   const places = layout(context);
-  const { width, height, keys, query, bottom, top } = places;
+  const { width, height, keys, more, query, bottom, top } = places;
   const colour = headColour(context.head - 1);
   return html`<svg class="path-scene" viewBox="0 0 ${width} ${height}" role="img" aria-label=${label}>
     <${Layers} ...${{ context, places, layers }} />
@@ -23,25 +24,23 @@ export function Scene({ context, shares, label }) {
     <${Query} ...${{ context, places, lit, values, colour }} />
     <${HeadGrid} ...${{ context, places, lit, colour }} />
     <${Word} ...${{ context, places, word }} />
-    <text x="8" y=${bottom + 40} class="tick">${context.stack === "decoder" ? "the translation so far" : "the text"}</text>
+    <text x="8" y=${bottom + 42} class="tick">${context.stack === "decoder" ? "the translation so far" : "the text"}${more && "; tokens of little weight are left out"}</text>
   </svg>`;
 }
 
-/** The keys that fit into the picture, around the best one, and where everything is. */
-function layout({ keys: all, best, stack, query: { position } }) {
+/** The keys with the most weight that fit into the picture, in the order of the text, and where everything is. */
+function layout({ keys: all, stack, query: { position } }) {
   const small = narrow.value;
-  const [width, height] = small ? [380, 560] : [960, 430];
-  const most = small ? 6 : 12;
-  const at = all.indexOf(best);
-  const first = Math.max(0, Math.min(at - Math.floor(most / 2), all.length - most));
-  const chosen = all.slice(first, first + most);
-  const right = small ? width : 720;
-  const pitch = (right - 16) / chosen.length;
-  const keys = chosen.map((key, n) => ({ ...key, x: 8 + pitch * (n + 0.5) }));
-  const own = stack === "encoder" ? keys.find(({ index }) => index === position) : null;
-  const bottom = small ? 480 : 380;
+  const [width, height, right, bottom] = small ? [380, 490, 380, 430] : [960, 430, 720, 380];
+  const isQuery = ({ index }) => stack === "encoder" && index === position;
+  const wide = ({ name }) => Math.max(46, 8 * Math.min(name.length, LETTERS) + 10);
+  let room = right - 16;
+  const chosen = [...all].sort((a, b) => isQuery(b) - isQuery(a) || b.weight - a.weight).filter((key) => (room -= wide(key)) >= 0).sort((a, b) => a.index - b.index);
+  const gap = (right - 16 - chosen.reduce((sum, key) => sum + wide(key), 0)) / chosen.length;
+  let end = 8;
+  const keys = chosen.map((key) => ({ ...key, x: (end += wide(key) + gap) - (wide(key) + gap) / 2 }));
   const top = bottom - 190; // the upper end of the layers, where lines begin
-  return { small, width, height, keys, pitch, right, bottom, top, query: { x: own?.x ?? (8 + right) / 2, y: top - (small ? 90 : 100) } };
+  return { small, width, height, keys, more: all.length > keys.length, right, bottom, top, query: { x: keys.find(isQuery)?.x ?? (8 + right) / 2, y: top - (small ? 80 : 100) } };
 }
 
 const curve = (x, y, query) => `M${x} ${y}C${x} ${(y + query.y) / 2} ${query.x} ${(y + query.y) / 2} ${query.x} ${query.y + 16}`;
@@ -54,22 +53,22 @@ function Layers({ context: { shown, layer, stack }, places: { right, bottom, top
   const count = stack === "cross" ? shown.model.encoder_layers : stack === "decoder" ? layer : Math.max(1, layer);
   const [from, to] = [bottom - 52, top + 14];
   const step = (from - to) / count;
-  return Array.from({ length: count }, (_, n) => html`<rect class="path-layer" x="4" y=${from - (n + 1) * step + 2} width=${right - 8} height=${Math.max(2, step - 4)} rx="5" opacity=${0.35 + 0.65 * Math.max(0, Math.min(1, layers * count - n))} />
+  return Array.from({ length: count }, (_, n) => html`<rect class="path-layer" x="4" y=${from - (n + 1) * step + 2} width=${right - 8} height=${Math.max(2, step - 4)} rx="5" opacity=${0.7 + 0.3 * Math.max(0, Math.min(1, layers * count - n))} />
     ${layers * count > n && html`<text x="12" y=${from - (n + 0.5) * step} class="tick small">layer ${n + 1}</text>`}`);
 }
 
 /** A token, its vector that rises through the layers, and its weight. */
 function Key({ one, n, context, places, tokens, layers, softmax, colour }) {
-  const { pitch, bottom, top, small, keys } = places;
+  const { bottom, top, keys } = places;
   const { positions } = context.shown;
   const shift = (1 - Math.max(0, Math.min(1, tokens * 3 - (2 * n) / keys.length))) * 24;
   const from = bottom - 40;
   const y = from + (top + 8 - from) * layers;
-  const cell = Math.min(6, (pitch - 8) / CELLS);
+  const cell = 6;
   const strip = one.index < positions.count
     ? Array.from({ length: CELLS }, (_, i) => divergingColour((positions.bytes[one.index * positions.width + Math.floor((i * positions.width) / CELLS)] - 128) / 127)) : [];
   return html`<g opacity=${1 - shift / 24} transform="translate(0 ${shift})">
-    <text x=${one.x} y=${bottom} class="middle token ${context.stack === "decoder" ? "target" : "source"} ${one.index === context.best.index ? "strong" : ""}">${shorten(one.name, Math.max(3, Math.floor(pitch / (small ? 8.5 : 8))))}</text>
+    <text x=${one.x} y=${bottom} class="middle token ${context.stack === "decoder" ? "target" : "source"} ${one.index === context.best.index ? "strong" : ""}">${shorten(one.name, LETTERS)}</text>
     ${layers > 0 && html`<path class="path-trail" d="M${one.x} ${from}V${y}" />`}
     <g transform="translate(${one.x - (CELLS * cell) / 2} ${y - 5})">
       <rect class="path-vector" width=${CELLS * cell} height="10" rx="2" /><rect class="path-mixed" width=${CELLS * cell} height="10" rx="2" opacity=${layers} />
@@ -81,15 +80,16 @@ function Key({ one, n, context, places, tokens, layers, softmax, colour }) {
 }
 
 /** What the head works for, and the mixture of values that it makes. */
-function Query({ context: { queryName, stack }, places: { query, keys }, lit, values, colour }) {
-  const size = 150;
+function Query({ context: { queryName, stack }, places: { query, keys, right, small }, lit, values, colour }) {
+  const size = small ? 110 : 150;
+  const x = Math.min(right - size / 2 - 4, Math.max(size / 2 + 4, query.x));
   let from = 0;
-  return html`<g opacity=${lit} transform="translate(${Math.max(size / 2 + 4, query.x)} ${query.y})">
+  return html`<g opacity=${lit} transform="translate(${x} ${query.y})">
     <rect class="path-query" x=${-size / 2} y="-16" width=${size} height="32" rx="8" stroke=${colour} />
     ${values > 0 && keys.map(({ weight, index }) => {
-      const x = from;
+      const start = from;
       from += weight * size;
-      return html`<rect key=${index} x=${-size / 2 + x * values} y="11" width=${Math.max(0, weight * size * values - 1)} height="5" fill=${colour} />`;
+      return html`<rect key=${index} x=${-size / 2 + start * values} y="11" width=${Math.max(0, weight * size * values - 1)} height="5" fill=${colour} />`;
     })}
     <text class="middle token strong ${stack === "encoder" ? "source" : "target"}" y="-2">${stack === "encoder" ? "" : "writes "}${shorten(queryName, 14)}</text>
   </g>`;
@@ -101,7 +101,7 @@ function HeadGrid({ context: { shown, layer, head, stack }, places: { small, rig
   const heads = shown.model.num_heads;
   const cell = Math.min(16, (small ? 120 : 200) / heads, 96 / layers);
   const [x, y] = small ? [width - heads * cell - 8, 8] : [right + 30, top + 36];
-  return html`<g opacity=${Math.max(0.25, lit)} transform="translate(${x} ${y})">
+  return html`<g opacity=${Math.max(0.6, lit)} transform="translate(${x} ${y})">
     ${Array.from({ length: layers * heads }, (_, n) => {
       const [l, h] = [Math.floor(n / heads), n % heads];
       const here = l === layer - 1 && h === head - 1 && lit > 0.3;
@@ -111,14 +111,15 @@ function HeadGrid({ context: { shown, layer, head, stack }, places: { small, rig
   </g>`;
 }
 
-/** The probabilities of the next token, and the sentence that gets it. */
+/** The translation so far, with a question mark until its next word is written, and the probabilities of that word. */
 function Word({ context: { next, before, written }, places: { small, right }, word }) {
-  const [x, y, size] = small ? [8, 92, 130] : [right + 24, 40, 96];
+  const [x, y, size] = small ? [8, 44, 96] : [right + 24, 40, 96];
   const rows = small ? next.slice(0, 3) : next;
-  return html`<g opacity=${Math.min(1, word * 4)}>
-    ${rows.map(({ name, probability, written }, n) => html`<g transform="translate(${x} ${y + n * 20})" class=${written ? "written" : ""}>
+  const most = small ? 18 : 60;
+  return html`<g>
+    <g opacity=${Math.min(1, word * 4)}>${rows.map(({ name, probability, written }, n) => html`<g transform="translate(${x} ${y + n * 20})" class=${written ? "written" : ""}>
       <rect class="track" width=${size} height="14" rx="3" /><rect class="bar" width=${Math.max(1, size * probability * word)} height="14" rx="3" />
-      <text x=${size + 8} y="7" class="small token">${shorten(name, 11)} ${percent(probability)}</text></g>`)}
-    <text x="8" y="16" class="token target path-output">${before.length > (small ? 16 : 60) ? "…" : ""}${before.slice(small ? -16 : -60)}${" "}<tspan class="strong" opacity=${Math.max(0, 2 * word - 1)}>${written}</tspan></text>
+      <text x=${size + 8} y="7" class="small token">${shorten(name, 11)} ${percent(probability)}</text></g>`)}</g>
+    <text x="8" y="16" class="token target path-output">${before.length > most ? before.slice(-most).replace(/^\S*/u, "…") : before}${" "}<tspan class="strong">${word > 0.5 ? written : "?"}</tspan></text>
   </g>`;
 }

@@ -6,13 +6,14 @@ import { detected, direction, server, shownModel, sources, unavailable } from ".
 import { text } from "./state.js";
 
 const DEBOUNCE = 150; // milliseconds without a keystroke before a request is sent
+const SETTLED = 1000; // milliseconds after a translation in which the text has not changed
 const DETECTED = 1000; // characters that tell the language
 
 export const translating = signal(false);
 export const problem = signal("");
-/** The sentences of each line of the translation: {source, text, after, words, aligned, index}; words are probabilities. */
+/** The sentences of each line of the translation: {source, text, after, words, aligned, uncovered, index}; words are probabilities. */
 const lines = signal([]);
-/** Translations that the user chose, by `editKey`: {text, words, prefix, aligned}; they are not aligned. */
+/** Translations that the user chose, by `editKey`: {text, words, prefix, aligned, uncovered}; they are not aligned, and their coverage is not known. */
 const edits = signal(new Map());
 
 const editKey = ({ source }) => JSON.stringify([direction.value, source]);
@@ -27,7 +28,7 @@ export const sentences = computed(() => shownLines.value.flat().filter(({ source
 export const translation = computed(() => shownLines.value.map((line) => line.map(({ text, after }) => text + after).join("")).join("\n"));
 
 export function choose(sentence, { text, word_confidences, prefix }) {
-  edits.value = new Map(edits.value).set(editKey(sentence), { text, words: word_confidences, prefix, aligned: null });
+  edits.value = new Map(edits.value).set(editKey(sentence), { text, words: word_confidences, prefix, aligned: null, uncovered: null });
 }
 export function undo(sentence) {
   const remaining = new Map(edits.value);
@@ -89,7 +90,7 @@ async function loadServer() {
 }
 
 async function translate(request, signal) {
-  const received = new Array(request.text.split("\n").length).fill(null);
+  const received = request.coverage ? [...lines.value] : new Array(request.text.split("\n").length).fill(null);
   try {
     const response = await ask("v1/translate", { body: request, signal });
     for await (const { event, data } of events(response)) {
@@ -100,8 +101,10 @@ async function translate(request, signal) {
       if (event === "sentence") batch(() => ([lines.value, problem.value] = [[...received], ""]));
     }
     translating.value = false;
+    // Testing which words are missing takes several times as long as translating, so it waits until the text stays the same.
+    if (!request.coverage) setTimeout(() => signal.aborted || translate({ ...request, coverage: true }, signal), SETTLED);
   } catch (failure) {
-    if (signal.aborted) return;
+    if (signal.aborted || request.coverage) return;
     batch(() => ([lines.value, problem.value, translating.value] = [[], failure.message, false]));
   }
 }

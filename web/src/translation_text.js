@@ -44,7 +44,7 @@ function Remarks() {
   if (!text.value || translating.value || !(unsure?.length || missing.length)) return null;
   return html`<div class="remarks">
     ${unsure?.length > 0 && html`<p>${unsure.map((one, n) => [n ? ", " : "", one])}</p>`}
-    ${missing.length > 0 && html`<p>${missing.map((word, n) => [n ? ", " : "", html`<b>${word}</b>`])} may be missing: no word of the translation comes from ${missing.length > 1 ? "them" : "it"}.</p>`}
+    ${missing.length > 0 && html`<p>${missing.map((word, n) => [n ? ", " : "", html`<b>${word}</b>`])} may be missing: the translation is as probable without ${missing.length > 1 ? "them" : "it"}.</p>`}
   </div>`;
 }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines
+from transduce.cli.inputs import STANDARD_INPUT, Input, count_lines, rows_of
 from transduce.cli.messages import log
 from transduce.cli.outputs import refuse_overwriting
 from transduce.cli.progress import ProgressBar
@@ -22,7 +22,7 @@ from transduce.files.parquet import is_table, schema_of, table_writer, with_text
 from transduce.files.rows import TARGET_COLUMN, read_source_rows, row_writer
 from transduce.files.texts import one_line
 from transduce.models.folder import find_model, read_card
-from transduce.translation.commands.direction import target_language
+from transduce.translation.commands.direction import detected_source, sampled, target_language
 
 if TYPE_CHECKING:
     from transduce.translation.formality import Formality
@@ -62,7 +62,12 @@ def translate_with_ray(
     # A worker may run in another folder than this process.
     models = [find_model(Path(path)).resolve() for path in loading["model"] or []] or None
     folders = models or [find_model(None)]
-    to = target_language(ModelLanguages.of_facts(read_card(folders[0])["facts"]), inputs, source, target)
+    languages = ModelLanguages.of_facts(read_card(folders[0])["facts"])
+
+    def detect() -> str | None:
+        return detected_source(languages, sampled(rows_of(inputs, column))[0], target)
+
+    to = target_language(languages, inputs, source, target, detect)
     others = {name: loading[name] for name in ("prefix", "protect")}
     wording = {name: loading[name] for name in ("glossary", "formality", "locale")}
     record = request(folders, to, search, wording, column=column, **others)

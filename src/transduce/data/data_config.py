@@ -53,8 +53,14 @@ class CorpusPart:
     """Training text whose sources are back-translations; `reverse` does not apply to it."""
     is_replay: bool = False
     """Whether it is old text that is mixed into fine-tuning."""
+    context: bool = False
+    """Whether sources are read with the one before."""
     source: str | None = None
     """The language whose tag follows that of the target; None without such tags (data.source_tags)."""
+
+    def read(self, reader: Reader, corpus: Corpus, report: ReadReport, *, reverse: bool) -> Iterator[tuple[Any, ...]]:
+        """The examples of a corpus, with their contexts if the text has them."""
+        return reader.read(corpus, report, reverse=reverse, **({"context": True} if self.context else {}))
 
     @property
     def tagged_target(self) -> str | None:
@@ -70,7 +76,7 @@ class CorpusPart:
         for is_back_translation, corpus in ((False, self.train), (True, self.back_translated)):
             found = ReadReport()
             reverse = self.reverse and not is_back_translation
-            for example in reader.read(corpus, found, reverse=reverse) if corpus else ():
+            for example in self.read(reader, corpus, found, reverse=reverse) if corpus else ():
                 yield is_back_translation, example
             report.add(found)
 
@@ -91,6 +97,8 @@ class DataConfig:
     """Every text is one sentence, so a text of several sentences must be translated sentence by sentence."""
     truecase: bool = False
     """Translate sentences in capitals or title case as ordinary ones, for a model of text with ordinary capitals."""
+    context: int = 0
+    """1: the model also reads the source of the line before, if there is one; an empty line ends a document."""
     reverse: bool = False
     """Read the second side of every pair as the source."""
     src_lang: str | None = None
@@ -117,6 +125,7 @@ class DataConfig:
         for name in ("src_lang", "tgt_lang"):
             code = getattr(self, name)
             require(code is None or is_language_code(code), f"{name} must be a language code like en or pt-BR: {code}")
+        require(self.context in (0, 1), "context must be 0 or 1: the number of sentences before that a model reads")
         require(self.temperature >= 1, "temperature must be at least 1")
         require(
             self.temperature == 1 or bool(self.directions), "temperature needs several directions (data.directions)"
@@ -156,7 +165,7 @@ class DataConfig:
             for part, old in zip(parts, replays, strict=True)
             if old
         ]
-        return parts + olds
+        return [replace(part, context=bool(self.context)) for part in parts + olds]
 
     @property
     def all_train(self) -> Corpus:

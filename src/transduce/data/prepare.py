@@ -22,7 +22,7 @@ from transduce.files.pair_formats import HEADER, TSV, format_suffix
 from transduce.files.pairs import ReadReport, count_pairs, entry_suffixes
 from transduce.files.readers import DEFAULT_READER, READERS
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.tokenizers.symbols import BACK_TRANSLATED, SPACE_MARK
+from transduce.tokenizers.symbols import BACK_TRANSLATED, SEPARATOR, SPACE_MARK
 from transduce.tokenizers.tokenizer import TokenizerConfig
 
 FORMAT = 4
@@ -69,7 +69,7 @@ def prepare(
     )
     sources = source_digests(data, reader)
     vocabulary = with_tags(vocabulary, data.target_tags)
-    require_back_translation_symbol(vocabulary, data)
+    require_symbols_of_data(vocabulary, data)
     valid, valid_sizes, valid_targets = _read_valid(data, log, reader)  # first: a typo in its name shows at once
     check_valid(valid)
     vocabulary = with_symbols(vocabulary, [*symbols, *READERS[reader].symbols(data.all_train)])
@@ -108,7 +108,7 @@ def _read_valid(
     for part in data.parts:
         for entry in part.valid:
             report = ReadReport()
-            of_entry = list(READERS[reader].read([entry], report, reverse=part.reverse))
+            of_entry = list(part.read(READERS[reader], [entry], report, reverse=part.reverse))
             for line in report.lines():
                 log(f"validation data: {line}")
             examples += of_entry
@@ -201,6 +201,8 @@ def cache_key(
         settings += [[part.source for part in data.parts]] if data.source_tags else []
     if any(part.back_translated for part in data.parts):
         settings.append([len(part.back_translated) for part in data.parts])
+    if data.context:
+        settings.append("context")
     if old := [len(part.train) for part in data.parts if part.is_replay]:
         settings += ["replay", data.replay_share, old]
     return hashlib.sha256(json.dumps([content, settings]).encode()).hexdigest()[:32]
@@ -262,8 +264,13 @@ def with_symbols(vocabulary: TokenizerConfig | AnyTokenizer, symbols: list[str])
     return vocabulary
 
 
-def require_back_translation_symbol(vocabulary: TokenizerConfig | AnyTokenizer, data: DataConfig) -> None:
-    """Raise ConfigError if there are back-translations and a finished vocabulary has no symbol for them."""
+def require_symbols_of_data(vocabulary: TokenizerConfig | AnyTokenizer, data: DataConfig) -> None:
+    """Raise ConfigError if a finished vocabulary lacks the symbol of back-translations or contexts that there are."""
+    if data.context and not isinstance(vocabulary, TokenizerConfig) and SEPARATOR not in vocabulary.symbol_ids:
+        raise ConfigError(
+            "the vocabulary of the model that training starts from has no symbol that separates a context; leave out "
+            "data.context, or train a new model"
+        )
     uses = any(part.back_translated for part in data.parts)
     if uses and not isinstance(vocabulary, TokenizerConfig) and BACK_TRANSLATED not in vocabulary.symbol_ids:
         raise ConfigError(

@@ -258,7 +258,8 @@ def _mark(example: tuple[Any, ...], part: CorpusPart, reader: Reader, is_back_tr
         texts = map(escape, reader.texts(example))
         return (*example[: int(reader.arrays)], *texts, *example[len(example) - int(reader.labels) :])
     first, *others = example
-    return (mark(first, part.tagged_target, back_translated=is_back_translation), *map(escape, others))
+    marked = mark(first, part.tagged_target, back_translated=is_back_translation, context=part.context)
+    return (marked, *map(escape, others))
 
 
 if __name__ == "__main__":

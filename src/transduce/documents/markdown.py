@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _LABEL = re.compile(
-    r"[:~][ \t]+|\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)"
+    r"[:~][ \t]+|\[[ xX]\]\s+|\[\^[^\[\]\s]+\]:\s+|\[![A-Z]+\]\s*|:::[^\n]*(?:\n:[\w-]+:[^\n]*)*(?:\n|\Z)"
 )
 """What is not text at the start of a paragraph: the mark of a definition, a checkbox, a footnote's label, the kind of
 an alert, a directive with its options."""
 _DEFINITION = re.compile(r"[:~][ \t]+")
 """What a line begins with that defines the term above it, as Pandoc has it."""
 _DIRECTIVE_END = re.compile(r"\n:::+[ \t]*\Z")
-_FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
+_FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]")
 _SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
 _BLOCK_START = re.compile(r"(?:[-+>#=|:~]|\d+[.)])(?:\s|\Z)|>|=|```|~~~|\|")
 _EMPTY_TAG = re.compile(r"<(?:!|\?|(?:area|br|hr|img|input|wbr)\b)|.*/>\Z", re.IGNORECASE | re.DOTALL)
@@ -60,6 +60,8 @@ _NOT_PLAIN = re.compile(r"\A\W|:(?:\s|\Z)|\s#")
 _ADMONITION = re.compile(r'( *)(?:!!!|\?\?\?\+?)[ \t]+[\w -]+(?:"([^"]*)")?[ \t]*\r?')
 _DEFINITION_LINE = re.compile(r" {0,3}[:~][ \t]+\S.*")
 _INDENTATION = 4
+_NESTING = 8
+"""Maximum depth of brackets within brackets: the time for each bracket is proportional to it."""
 _MATH = re.compile(r"\$\$[^$]+\$\$|\$(?!\s)(?:[^$\\\n]|\\.)+(?<!\s)\$(?!\d)")
 """A formula, as GitHub and Pandoc recognize it: no amounts of dollars."""
 
@@ -344,23 +346,23 @@ class InlineRanges:
         except ImportError:
             raise DataError("Markdown needs the package markdown-it-py: pip install markdown-it-py") from None
         self._blocks = MarkdownIt("commonmark").enable(["table"])
-        self._inline = MarkdownIt("commonmark").enable(["strikethrough"])
+        self._inline = MarkdownIt("commonmark", {"maxNesting": _NESTING}).enable(["strikethrough"])
         self._inline.inline.ruler2.disable("fragments_join")
-        rules: dict[str, Callable[[Any, bool], bool]] = {
-            "newline": rules_inline.newline,
-            "escape": rules_inline.escape,
-            "backticks": rules_inline.backtick,
-            "strikethrough": rules_inline.strikethrough.tokenize,
-            "emphasis": rules_inline.emphasis.tokenize,
-            "link": rules_inline.link,
-            "image": rules_inline.image,
-            "autolink": rules_inline.autolink,
-            "html_inline": rules_inline.html_inline,
-            "entity": rules_inline.entity,
+        rules: dict[str, tuple[str, Callable[[Any, bool], bool]]] = {
+            "newline": ("\n", rules_inline.newline),
+            "escape": ("\\", rules_inline.escape),
+            "backticks": ("`", rules_inline.backtick),
+            "strikethrough": ("~", rules_inline.strikethrough.tokenize),
+            "emphasis": ("*_", rules_inline.emphasis.tokenize),
+            "link": ("[", rules_inline.link),
+            "image": ("!", rules_inline.image),
+            "autolink": ("<", rules_inline.autolink),
+            "html_inline": ("<", rules_inline.html_inline),
+            "entity": ("&", rules_inline.entity),
         }
-        self._inline.inline.ruler.before("escape", "math", self._observed("math", _math))
-        for name, rule in rules.items():
-            self._inline.inline.ruler.at(name, self._observed(name, rule))
+        self._inline.inline.ruler.before("escape", "math", self._observed("math", "$", _math))
+        for name, (characters, rule) in rules.items():
+            self._inline.inline.ruler.at(name, self._observed(name, characters, rule))
         self._found: list[tuple[Token, int, int, str]] = []
 
     def blocks(self, source: str, environment: dict[str, Any]) -> list["Token"]:
@@ -390,21 +392,21 @@ class InlineRanges:
             results.append(InlineRange(kind, start, end, text or token.content or content[start:end]))
         return results
 
-    def _observed(self, name: str, rule: Callable[[Any, bool], bool]) -> Callable[[Any, bool], bool]:
-        """The rule; it records the places of the tokens that it creates."""
+    def _observed(self, name: str, characters: str, rule: Callable[[Any, bool], bool]) -> Callable[[Any, bool], bool]:
+        """The rule for what begins with one of these; it records the places of the tokens that it creates."""
 
         def observed(state: Any, silent: bool) -> bool:
+            if state.src[state.pos] not in characters:
+                return False
             check_deadline()
             start, count, known = state.pos, len(state.tokens), len(self._found)
-            label_end = -1
-            if name == "link" and not silent and state.src[start] == "[":
-                label_end = state.md.helpers.parseLinkLabel(state, start, True)
             matched = rule(state, silent)
             if silent or not matched or len(state.tokens) == count:
                 return matched
             new = state.tokens[count:]
             if name == "link":
                 opening = next(token for token in new if token.type == "link_open")
+                label_end = state.md.helpers.parseLinkLabel(state, start, True)
                 self._found.append((opening, start, start + 1, ""))
                 self._found.append((new[-1], label_end, state.pos, state.src[start + 1 : label_end]))
             elif name in ("emphasis", "strikethrough"):

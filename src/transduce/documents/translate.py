@@ -54,9 +54,8 @@ def translate_documents(
         if document.warning:
             log(f"warning: {document.warning}")
         if not source:  # the target language is chosen before a document is read
-            detected_source(
-                translator, " ".join(text.text for text in document.texts[:_SAMPLE]), to or translator.default_to
-            )
+            sample = " ".join(text.text for text in document.texts[:_SAMPLE])
+            detected_source(translator.languages, sample, to or translator.default_to, translator)
         total = len({(text.text, bool(text.tags)) for text in document.texts})
         with ProgressBar(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
             outputs = translate_tagged(translator, document.texts, to=to, text_done=progress.advance, **wording)

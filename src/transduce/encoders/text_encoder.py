@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.config import require_count
-from transduce.data.batch import Batch, batches_by_length
+from transduce.data.batch import BATCH_TOKENS, Batch, batches_by_length
 from transduce.errors import DataError, ModelError
 from transduce.files.texts import require_text, require_texts
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
@@ -28,6 +28,8 @@ MASK_TEXT = "<mask>"
 """How a mask is written in texts."""
 _IMPORTED_MASKS = ("[MASK]", "<mask>")
 _NEWLINE = "\n"
+_CPU_BATCH_TOKENS = 1024
+"""Tokens in a batch on a CPU: in larger ones, lengths differ more, and attention computes more that is not needed."""
 
 Vectors = npt.NDArray[np.float32]
 
@@ -142,7 +144,8 @@ class TextEncoder(Loaded):
         self.texts_cut += sum(len(tokens) > self.max_length for tokens in encoded)
         ids = [tokens[: self.max_length] for tokens in encoded]
         vectors_BD = np.zeros((len(ids), self.model.config.d_model), np.float32)
-        for numbers in batches_by_length([len(tokens) + 2 for tokens in ids]):
+        most = _CPU_BATCH_TOKENS if self.model.device.type == "cpu" else BATCH_TOKENS
+        for numbers in batches_by_length([len(tokens) + 2 for tokens in ids], most):
             vectors_BD[numbers] = self._embed([[BOS, *ids[number], EOS] for number in numbers]).cpu().numpy()
         return vectors_BD
 

@@ -11,6 +11,8 @@ ANY, ANY_BUT_END = -1, -2
 
 def missing_bits(job: Job) -> int:
     """The symbols that an output lacks at first, as bits, the lowest for the first of `reserved`."""
+    if not job.once:
+        return 0
     assert len(job.reserved) <= MOST_RESERVED
     return sum(1 << job.reserved.index(symbol) for symbol in job.once)
 

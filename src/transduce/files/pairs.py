@@ -79,10 +79,28 @@ def corpus_of(
     return [*((str(path),) for path in both), *((str(a), str(b)) for a, b in zip(sources, targets, strict=True))]
 
 
-def read_pairs(corpus: Corpus, report: ReadReport, *, reverse: bool = False) -> Iterator[Pair]:
-    """Yield the usable (source, target) pairs of a corpus in order; with `reverse`, (target, source)."""
-    for source, target, _, _ in read_placed_pairs(corpus, report):
-        yield (target, source) if reverse else (source, target)
+def read_pairs(corpus: Corpus, report: ReadReport, *, reverse: bool = False, context: bool = False) -> Iterator[Pair]:
+    """Yield the usable (source, target) pairs of a corpus in order; with `reverse`, (target, source).
+
+    With `context`, a source has the one of the line before it above it, as a line of its own (`split_context`). A line
+    that is left out, for example an empty one between two documents, is not followed by a source with a context.
+    """
+    before, place = "", (-1, 0)
+    for source, target, entry, line in read_placed_pairs(corpus, report):
+        if reverse:
+            source, target = target, source
+        if not context:
+            yield source, target
+            continue
+        source = source.replace("\n", " ")
+        yield f"{before}\n{source}" if place == (entry, line - 1) else source, target
+        before, place = source, (entry, line)
+
+
+def split_context(sources: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The contexts of sources that were read with them, empty for those without one, and their texts."""
+    split = [source.rpartition("\n") for source in sources]
+    return [before for before, _, _ in split], [text for _, _, text in split]
 
 
 def read_placed_pairs(corpus: Corpus, report: ReadReport) -> Iterator[PlacedPair]:

@@ -9,7 +9,7 @@ from transduce.cli.options import ModelOption, choice_option
 
 
 def export(
-    to: Annotated[str, choice_option("Format: {}.", "hf", "ctranslate2", "argos", "onnx", "marian")],
+    to: Annotated[str, choice_option("Format: {}.", "hf", "ctranslate2", "argos", "onnx", "marian", "web")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write; it must not exist.")],
     model: ModelOption = None,
     quantization: Annotated[
@@ -24,11 +24,15 @@ def export(
         typer.Option(help="Text file whose first 100 lines the export is verified with.", show_default="random words"),
     ] = None,
 ) -> None:
-    """Export a translation model to another toolkit.
+    """Export a translation model to another toolkit, or as a web page.
 
-    The folder appears only if that toolkit (or, if it is not installed, transduce import) computes the same logits and
-    greedy outputs for 100 sentences.
+    The folder of another toolkit appears only if that toolkit (or, if it is not installed, transduce import) computes
+    the same logits and greedy outputs for 100 sentences. With --to web, the folder is a page that translates in the
+    browser, without a server; any web space can hold it.
     """
+    if to == "web":
+        _export_page(model, out, {"--quantization": quantization != "float32", "--from": source, "--target": target})
+        return
     from transduce.cli.messages import log
     from transduce.files.files import read_lines
     from transduce.interop.export_model import SENTENCES, export_model
@@ -43,6 +47,18 @@ def export(
     for limit in written.limits:
         log(f"note: {limit}")
     print(f"{out}: {written.title}, verified by {written.verification}")
+
+
+def _export_page(model: Path | None, out: Path, others: dict[str, object]) -> None:
+    from transduce.errors import ConfigError
+    from transduce.features import HOOKS
+    from transduce.models.folder import find_model
+
+    if without_effect := [name for name, value in others.items() if value]:
+        raise ConfigError(f"{without_effect[0]} has no effect with --to web; leave it out")
+    site = HOOKS["export_site"](find_model(model), out)
+    size = f"{site.files} files, {site.bytes / 1e6:.1f} MB, of which a browser loads {site.download / 1e6:.1f} MB"
+    print(f"{out}: a page that translates {site.directions}: {size}\ntry it: python -m http.server -d {out}")
 
 
 def import_model(

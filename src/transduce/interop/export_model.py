@@ -152,6 +152,8 @@ def _common_limits(exported: Exported) -> list[str]:
         limits.append(f"A tag and a space before every source select the target language: {written}.")
     if facts.get("by_sentence"):
         limits.append("The model translates single sentences: split texts into sentences before they are translated.")
+    if facts.get("context"):
+        limits.append("The sentence before, which the model can read (data.context), is not given to it.")
     limits.append(
         f"Sources above {exported.max_source_length} tokens are neither split nor refused; the model was not trained "
         "with them."

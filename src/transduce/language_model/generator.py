@@ -22,7 +22,7 @@ from transduce.nn.segments import pack_tokens
 from transduce.search.decoder import Decoder
 from transduce.search.engine import Engine, Job, search_all
 from transduce.search.options import SAMPLING_OPTIONS, SamplingOptions, SearchConfig
-from transduce.search.sampling import roll_out_steps, sampler
+from transduce.search.sampling import roll_out_steps, sampler, start_steps
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.tokenizers.symbols import ESCAPE, unescape
 from transduce.tokenizers.tokenizer import BOS, EOS
@@ -325,6 +325,13 @@ class Generator(Loaded):
         **options: Unpack[SamplingOptions],
     ) -> Iterator[GenerationEvent]:
         """Yield every token of `num` continuations of each prompt when it is generated; see `generate`."""
+        steps = self.event_steps(prompts, num=num, max_tokens=max_tokens, stop=stop, **options)
+        yield from (event for event in steps if event)
+
+    def event_steps(
+        self, prompts: Sequence[str], *, num: int, max_tokens: int, stop: Stop, **options: Unpack[SamplingOptions]
+    ) -> Iterator[GenerationEvent | None]:
+        """Like `events`; None is a step in which a part of the prompts is read."""
         require_texts(prompts, "prompts")
         config = self.with_options(options)
         require_count(max_tokens, "max_tokens")
@@ -418,18 +425,24 @@ class Generator(Loaded):
             texts.append(new + stream.finish())
         return texts
 
-    def _round(self, groups: list[list[Continuation]], choose: Any, config: SearchConfig) -> Iterator[GenerationEvent]:
+    def _round(
+        self, groups: list[list[Continuation]], choose: Any, config: SearchConfig
+    ) -> Iterator[GenerationEvent | None]:
         """Generate until every output is finished or its context is full. The outputs of a group share their ids."""
         contexts = [visible(group[0].ids, group[0].left, self.context) for group in groups]
         rooms = [self.context - len(context) + 1 for context in contexts]
+        source = Stream(*pack_tokens([context[:-1] for context in contexts], self.model.device))
+        for state in start_steps(self.decoder, source):  # noqa: B007
+            yield None
         steps = roll_out_steps(
             self.decoder,
-            Stream(*pack_tokens([context[:-1] for context in contexts], self.model.device)),
+            source,
             rooms,
             choose,
             rows=len(groups[0]),
             no_repeat=config.no_repeat,
             first=[context[-1] for context in contexts],
+            state=state,
             device=self.model.device,
         )
         for number, step in enumerate(steps, start=1):

@@ -7,9 +7,13 @@ import numpy as np
 import torch
 
 from transduce.data.batch import BATCH_TOKENS, Batch, in_batches
+from transduce.models.decoder_only import DecoderOnly
 from transduce.models.likelihood import predictions
 from transduce.models.model import Model
 from transduce.tokenizers.tokenizer import BOS
+
+_ROWS = 256
+"""Tokens whose probability is computed in one step."""
 
 
 @torch.inference_mode()
@@ -22,7 +26,7 @@ def text_log_probs(
 ) -> Generator[None, None, list[list[float]]]:
     """The log-probability of each token of texts, by a language model that reads at most `context` tokens at once.
 
-    This yields after each batch, so that the caller can do other things.
+    This yields after each layer of each batch, so that the caller can do other things.
 
     A longer text is read in windows that begin every `stride` tokens (default: half of the context). Each token is
     scored in the first window that has it, so `context` - `stride` tokens or more are before it, unless the text has
@@ -49,10 +53,16 @@ def text_log_probs(
         batch = replace(
             Batch.of(model.device, text=inputs), positions_L=torch.from_numpy(np.concatenate(places)).to(model.device)
         )
-        log_prob_L, _ = predictions(model, model(batch), torch.tensor(labels, device=model.device))
-        for (number, _, start, end), log_prob_T in zip(chosen, log_prob_L.split([len(p) for p in places]), strict=True):
+        for hidden_LD in model.forward_steps(batch) if isinstance(model, DecoderOnly) else [model(batch)]:  # noqa: B007
+            yield
+        log_probs, label_L = [], torch.tensor(labels, device=model.device)
+        for hidden_RD, label_R in zip(hidden_LD.split(_ROWS), label_L.split(_ROWS), strict=True):
+            log_probs.append(predictions(model, hidden_RD, label_R)[0])
+            yield
+        for (number, _, start, end), log_prob_T in zip(
+            chosen, torch.cat(log_probs).split([len(p) for p in places]), strict=True
+        ):
             results[number][start:end] = log_prob_T.tolist()
-        yield
     return results
 
 

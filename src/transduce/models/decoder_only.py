@@ -6,6 +6,7 @@ SwiGLU, added positions by rotations, drops biases, and lets groups of heads sha
 window; Qwen3 normalizes queries and keys; Gemma has norms before and after sub-layers, and windows in most layers.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -62,19 +63,30 @@ class DecoderOnly(Transformer):
 
     def forward(self, batch: Batch) -> Tensor:
         """See `Model`: the hidden vectors of the stream `text`."""
+        return deque(self.forward_steps(batch), maxlen=1).pop()
+
+    def forward_steps(self, batch: Batch) -> Iterator[Tensor]:
+        """As `forward`, layer by layer: yields the vectors after each, and at last the hidden vectors."""
         text = batch["text"]
         self.reserve(text.segments.longest)
         x_ND = self.embedding(text.ids_N, text.segments.position_N)
         for layer in self.decoder:
             x_ND = layer(x_ND, text.segments)
+            yield x_ND
         hidden_ND = self.decoder_norm(x_ND)
-        return hidden_ND if batch.positions_L is None else hidden_ND[batch.positions_L]
+        yield hidden_ND if batch.positions_L is None else hidden_ND[batch.positions_L]
 
     def start(self, prompts: Stream) -> PromptState:
         """Compute the KV caches of the prompts (prefill); each leaves out its last token, the first for `step`."""
+        return deque(self.start_steps(prompts), maxlen=1).pop()
+
+    def start_steps(self, prompts: Stream) -> Iterator[PromptState]:
+        """As `start`, layer by layer."""
         segments = prompts.segments
-        caches = [TensorKVCache.of_prompts(k_NHK, v_NHK, segments) for k_NHK, v_NHK in self.prefill(prompts)]
-        return PromptState(caches, segments.lengths_B.long(), segments.longest)
+        state = PromptState([], segments.lengths_B.long(), segments.longest)
+        for k_NHK, v_NHK in self.prefill(prompts):
+            state.caches.append(TensorKVCache.of_prompts(k_NHK, v_NHK, segments))
+            yield state
 
     def prefill(self, prompts: Stream) -> Iterator[tuple[Tensor, Tensor]]:
         """The keys and values of prompts in every layer."""

@@ -1,9 +1,8 @@
 """The `Decoder` contract between search and a model, and the parts that all searches share."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
@@ -30,8 +29,7 @@ class Decoder(Protocol):
         """The state whose sentence b has the old rows index_BW[b]; sentences may be removed, in order."""
 
 
-@dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """One finished output."""
 
     tokens: list[int]

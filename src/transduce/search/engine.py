@@ -97,5 +97,8 @@ def search_all(engine: Engine, jobs: Sequence[Job], config: SearchConfig) -> lis
 
 def output_limit(job: Job, config: SearchConfig, longest: int | None) -> int:
     """Maximum number of tokens of a job's output."""
-    limits = [len(job.tokens) + config.max_extra, config.max_length, longest]
-    return max(min(limit for limit in limits if limit is not None), len(job.prefix))
+    limit = len(job.tokens) + config.max_extra
+    for bound in (config.max_length, longest):
+        if bound is not None and bound < limit:
+            limit = bound
+    return max(limit, len(job.prefix))

@@ -34,6 +34,23 @@ class GreedyDecoder(Decoder, Protocol):
         """As `step`; returns the most likely token of each row that an output may contain, and its log-probability."""
 
 
+@runtime_checkable
+class GradualDecoder(Decoder, Protocol):
+    """A decoder that processes prompts in parts."""
+
+    def start_steps(self, source: Any) -> Iterator[Any]:
+        """As `start`, whose result is yielded at last; before, it yields after each part of the work."""
+
+
+@torch.inference_mode()
+def start_steps(decoder: Decoder, source: Any) -> Iterator[Any]:
+    """Yields after each part of what `decoder.start` does, and at last its result."""
+    if isinstance(decoder, GradualDecoder):
+        yield from decoder.start_steps(source)
+    else:
+        yield decoder.start(source)
+
+
 def greedy_choice(log_prob_RV: Tensor) -> Tensor:
     return log_prob_RV.argmax(-1)
 
@@ -112,11 +129,13 @@ def roll_out_steps(
     constraint: Constraint | None = None,
     symbols: SymbolRule | None = None,
     first: Sequence[int] | None = None,
+    state: Any = None,
     device: torch.device | str = "cpu",
 ) -> Iterator[RollOutStep]:
     """Generate `rows` outputs for each sentence, step by step.
 
-    `first` is the first token that the decoder processes for each sentence; by default BOS.
+    `first` is the first token that the decoder processes for each sentence; by default BOS. `state` is what the decoder
+    has computed for the source; None if it has not.
     """
     sentences = list(range(len(limits)))  # unfinished; the tensors below have W outputs for each of them
     limit_B1 = torch.tensor(limits, device=device)[:, None]
@@ -124,7 +143,7 @@ def roll_out_steps(
     total_BW = torch.zeros(len(limits), rows, device=device)
     finished_BW = torch.zeros(len(limits), rows, dtype=torch.bool, device=device)
     row_BW = torch.arange(len(limits), device=device)[:, None].expand(-1, rows)
-    state = decoder.reorder(decoder.start(source), row_BW)
+    state = decoder.reorder(decoder.start(source) if state is None else state, row_BW)
     token_BW = torch.tensor(first or [BOS] * len(limits), device=device)[:, None].expand(-1, rows)
 
     # Prefixes and limits need the log-probability of a given token.

@@ -3,8 +3,8 @@
 No request can stop the others. All work that a request causes has a cost that is known before it starts, and runs in
 one of two places:
 
-- Searches run in the queue of the scheduler (`scheduler.py`; `generation_queue.py` for language models), step by step,
-  and requests of different sizes share the time. This includes what follows a search: searching again for text that
+- Searches, and what language models do, run in the queues of the scheduler (`scheduler.py`), step by step, and requests
+  of different sizes share the time. This includes what follows a search: searching again for text that
   an output lacks, aligning, estimating confidence. The cost of a translation is the number of output tokens that all
   its searches may need (`output_tokens`); text that must occur in an output counts.
 - Everything else runs on the threads of `workers.py`, each of which does one thing at a time: parsing of large bodies,

@@ -16,7 +16,6 @@ from transduce.features import Registry
 from transduce.inspect.page import page_routes
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.documents import DocumentJobs, document_routes
-from transduce.serve.generation_queue import GenerationQueue
 from transduce.serve.libretranslate import libretranslate_routes
 from transduce.serve.limits import HttpError, Limits
 from transduce.serve.metrics import ServerMetrics
@@ -40,7 +39,7 @@ STALLED_SECONDS = 30.0
 _INSPECTIONS = 8
 """Maximum number of inspections that wait."""
 _CLOSE_SECONDS = 1.0
-"""Time in which the threads of the queues end."""
+"""Time in which the scheduler's thread ends."""
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -59,7 +58,6 @@ def make_app(
     """
     metrics = ServerMetrics()
     scheduler = Scheduler(limits.queue, metrics)
-    generation = GenerationQueue(limits.queue)
     state = ServerState()
     workers, inspections = Workers(limits.queue, limits.work_seconds), Lane("inspections", _INSPECTIONS)
 
@@ -68,7 +66,6 @@ def make_app(
         yield
         jobs.close()
         scheduler.close(_CLOSE_SECONDS)
-        generation.close(_CLOSE_SECONDS)
 
     # FastAPI's documentation pages would load scripts from other servers; the description itself is /openapi.json.
     app = FastAPI(
@@ -93,11 +90,10 @@ def make_app(
     if generators:
         from transduce.serve.completions import completion_routes  # imports torch
 
-        app.include_router(completion_routes(generators, generation, limits, keys, workers))
+        app.include_router(completion_routes(generators, scheduler, limits, keys, workers))
 
     def stalled_seconds() -> float:
-        overdue = workers.overdue_seconds, inspections.overdue_seconds
-        return max(scheduler.step_seconds, generation.step_seconds, *overdue)
+        return max(scheduler.step_seconds, workers.overdue_seconds, inspections.overdue_seconds)
 
     _add_monitoring_routes(app, stalled_seconds, state, metrics)
     _add_error_handlers(app)

@@ -1,5 +1,6 @@
 """`transduce serve`."""
 
+import gc
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -87,6 +88,7 @@ def serve(
     if options.get("shortlist") and not translators:
         raise ConfigError("--shortlist has no effect on language models; leave it out")
     models = ServedModels(translators)
+    gc.freeze()  # the objects of torch, which take 0.1 s to examine, stay out of later collections of garbage
     with listen(host, port) as listening:
         address, at = listening.getsockname()[:2]
         described = ", ".join(

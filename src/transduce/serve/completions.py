@@ -1,7 +1,6 @@
 """OpenAI's completions interface for language models: POST /v1/completions and GET /v1/models."""
 
 import asyncio
-import dataclasses
 import json
 import secrets
 import time
@@ -18,9 +17,10 @@ from transduce.deadline import check_deadline
 from transduce.language_model.generator import GenerationEvent, Generator, TextScore, stop_texts
 from transduce.search.options import SamplingOptions
 from transduce.serve.api_keys import ApiKeys
-from transduce.serve.generation_queue import GenerationJob, GenerationQueue, Result
+from transduce.serve.generation_queue import GenerationJob, Result
 from transduce.serve.limits import HttpError, Limits
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, Texts, read_json, request_body
+from transduce.serve.scheduler import Scheduler
 from transduce.serve.workers import Pending, Workers
 from transduce.tokenizers.symbols import BYTE_TOKEN, SPACE_MARK
 
@@ -29,7 +29,7 @@ _UNSUPPORTED = ("frequency_penalty", "logit_bias", "presence_penalty", "suffix")
 _MOST_UNSENT = 256
 """Parts of a stream that wait for the client before others are merged into them."""
 _STEP_TOKENS = 512
-"""Tokens of prompts that the model reads in one step; a longer prompt has a step of its own."""
+"""Tokens of prompts that are scored together; a longer prompt, or window of one, is scored by itself."""
 _EXAMPLE: dict[str, Any] = {"prompt": "Once upon a time", "max_tokens": 64, "temperature": 0.8}
 
 
@@ -149,7 +149,7 @@ class ModelList(BaseModel):
 
 
 def completion_routes(
-    generators: Mapping[str, Generator], queue: GenerationQueue, limits: Limits, keys: ApiKeys, workers: Workers
+    generators: Mapping[str, Generator], scheduler: Scheduler, limits: Limits, keys: ApiKeys, workers: Workers
 ) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["language models"])
     started = int(time.time())
@@ -183,8 +183,8 @@ def completion_routes(
         await workers.run(sum(map(len, body.prompts)), answer.count_prompt)
         pending: Pending[Result | None] = Pending(limits.seconds, "ask for fewer tokens")
         job = GenerationJob(work, pending.deliver, sum(map(len, body.prompts)) + body.new_tokens)
-        queue.submit(job)
-        pending.cancel_with(lambda: queue.drop(job))
+        scheduler.generate(job)
+        pending.cancel_with(lambda: scheduler.stop_generating(job))
         parts = _parts(answer, pending)
         if body.stream:
             with_usage = bool(body.stream_options and body.stream_options.include_usage)
@@ -244,33 +244,15 @@ class _Answer:
         self._generator.with_options(options)  # an error if one is out of range
         stops = stop_texts(request.stops)
         echo = self._scores() if request.echo else iter(())
-        return chain(echo, self._events(stops, options) if request.limit else ())
+        events = self._generator.event_steps(
+            request.prompts, num=request.outputs, max_tokens=request.limit, stop=stops, **options
+        )
+        return chain(echo, events if request.limit else ())
 
     def _scores(self) -> Iterator[list[TextScore] | None]:
         if self._request.logprobs is None:
             return iter([[]])
         return self._generator.score_steps(self._request.prompts, batch_tokens=_STEP_TOKENS)
-
-    def _events(self, stops: list[str], options: SamplingOptions) -> Iterator[GenerationEvent]:
-        request, seed = self._request, options["seed"]
-        for batch in self._batches():
-            options["seed"] = (seed + batch.start) % 2**31
-            prompts = request.prompts[batch.start : batch.stop]
-            events = self._generator.events(
-                prompts, num=request.outputs, max_tokens=request.limit, stop=stops, **options
-            )
-            for event in events:
-                yield dataclasses.replace(event, prompt=batch.start + event.prompt)
-
-    def _batches(self) -> Iterator[range]:
-        """The prompts that the model reads in one step, so that other requests do not wait for long."""
-        start = tokens = 0
-        for index, length in enumerate(self._prompt_lengths):
-            if index > start and tokens + length > _STEP_TOKENS:
-                yield range(start, index)
-                start, tokens = index, 0
-            tokens += length
-        yield range(start, len(self._prompt_lengths))
 
     def count_prompt(self) -> None:
         """Count the tokens of the prompts; an error if one that is continued does not fit in the context."""

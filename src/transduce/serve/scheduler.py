@@ -13,6 +13,9 @@ they would in one queue, and none waits forever.
 What follows a search, the completion of jobs, runs on the same thread in small steps and counts as time of the same
 queue: adding text that outputs lack, aligning them and estimating their confidence. The searches that it needs are
 requests of their own.
+
+Language models have two queues of their own (`generation_queue.py`) on the same thread: two threads that compute at the
+same time would wait for one another in every step, a small request behind each step of a large one.
 """
 
 import logging
@@ -22,11 +25,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import monotonic, perf_counter
 
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, Job, Session, output_limit
 from transduce.search.options import SearchConfig
+from transduce.serve.generation_queue import GenerationJob, GenerationQueue
 from transduce.serve.limits import QueueFullError, error_location
 from transduce.serve.metrics import ServerMetrics
 from transduce.translation.stages.search import Searches
@@ -71,6 +76,10 @@ class ScheduledRequest:
     started: int = 0
     """Number of jobs that have left the queue."""
     confidence: Confidence = False
+    coverage: bool = False
+    """Whether the source words that outputs seem to lack are searched for."""
+    texts: Sequence[range] = ()
+    """Indices of the jobs of each text, whose outputs are completed together; by default, each job is a text."""
     completion: "Completion | None" = None
     """What these searches are part of; None for a request of a client."""
     dropped: bool = False
@@ -80,6 +89,9 @@ class ScheduledRequest:
 
     def __post_init__(self) -> None:
         self.remaining = sum(map(self.cost, self.jobs))
+        self._text_of_job = {job: text for text in self.texts for job in text}
+        self._waiting_for: dict[range, JobHypotheses] = {}
+        """What is found of texts with jobs that are not finished."""
 
     def cost(self, job: Job) -> int:
         """The tokens of the budget that a job needs."""
@@ -92,20 +104,32 @@ class ScheduledRequest:
         return self.completion.request if self.completion else self
 
     def completions(self, finished: JobHypotheses) -> "Iterator[Completion]":
-        """What follows the search of jobs."""
+        """What follows the search of jobs, for texts of which all jobs are finished."""
+        complete: list[JobHypotheses] = []
+        for index, best in finished:
+            text = self._text_of_job.get(index, range(index, index + 1))
+            found = self._waiting_for.setdefault(text, [])
+            found.append((index, best))
+            if len(found) == len(text):
+                complete.append(sorted(self._waiting_for.pop(text), key=lambda job: job[0]))
         for align in (False, True):
-            if jobs := [(index, best) for index, best in finished if (index in self.aligned) == align]:
-                yield Completion(self, align, jobs)
+            if texts := [jobs for jobs in complete if (jobs[0][0] in self.aligned) == align]:
+                yield Completion(self, align, texts)
 
 
 class Completion:
     """Makes translations of the hypotheses of jobs in small steps, with searches in between."""
 
-    def __init__(self, request: ScheduledRequest, align: bool, finished: JobHypotheses) -> None:
-        self.request, self._indices = request, [index for index, _ in finished]
-        jobs = [request.jobs[index] for index in self._indices]
+    def __init__(self, request: ScheduledRequest, align: bool, texts: Sequence[JobHypotheses]) -> None:
+        self.request, self._indices = request, [index for jobs in texts for index, _ in jobs]
         self._work: Searches[list[list[Translation]]] = request.translator.translation_searches(
-            jobs, [best for _, best in finished], request.config, align, request.confidence, _COMPLETED_TOKENS
+            [[request.jobs[index] for index, _ in jobs] for jobs in texts],
+            [[best for _, best in jobs] for jobs in texts],
+            request.config,
+            align,
+            request.confidence,
+            _COMPLETED_TOKENS,
+            request.coverage,
         )
         self._hypotheses: dict[int, list[Hypothesis]] | None = None
         """What the searches have found so far; None before the first step."""
@@ -163,7 +187,7 @@ class EngineQueue:
             self._budget = min(self._budget, self._budget * _RUNNING // _SHARES[size])
         self._choices = 0
         """Number of times that a request or group was chosen."""
-        self.weight = 1 + size
+        self.size, self.weight = size, 1 + size
         """How much of `used_seconds` a second is: small requests get more time than large ones."""
         self.used_seconds = 0.0
         """Weighted time of the scheduler's thread used so far; the queue with the least is next."""
@@ -331,6 +355,8 @@ class Scheduler:
         self._changed = threading.Condition()
         self._queues: dict[tuple[Engine, int], EngineQueue] = {}
         """By engine and size of the requests."""
+        self._generation = {small: GenerationQueue(1 if small else 1 + len(_SHARES)) for small in (True, False)}
+        """Of language models, by whether the requests are small."""
         self._least_used = 0.0
         """Weighted seconds that the queue chosen last had used when it was chosen."""
         self._reserved = 0
@@ -389,13 +415,32 @@ class Scheduler:
             self._enqueue(request, engine, size_of(request, engine))
             self._changed.notify()
 
+    def generate(self, job: GenerationJob) -> None:
+        """Add a job of a language model to its queue; QueueFullError if too many wait."""
+        with self._changed:
+            if sum(queue.waiting for queue in self._generation.values()) >= self._max_waiting:
+                raise QueueFullError
+            queue = self._generation[job.small]
+            self._start(queue)
+            queue.enqueue(job)
+            self._changed.notify()
+
+    def stop_generating(self, job: GenerationJob) -> None:
+        """Stop working on a job; has no effect if it is finished."""
+        with self._changed:
+            self._generation[job.small].remove(job)
+
+    def _start(self, queue: EngineQueue | GenerationQueue) -> None:
+        """Set the used time of a queue before its first job: idle time earns no priority."""
+        if not queue.busy:
+            queue.used_seconds = max(queue.used_seconds, self._least_used)
+
     def _enqueue(self, request: ScheduledRequest, engine: Engine, size: int) -> None:
         if not request.config.sample:  # sampling depends on the key, which must not depend on other requests
             request.first_key = self._next_key
             self._next_key += len(request.jobs)
         queue = self._queues.setdefault((engine, size), EngineQueue(engine, size))
-        if not queue.busy:
-            queue.used_seconds = max(queue.used_seconds, self._least_used)  # idle time earns no priority
+        self._start(queue)
         queue.enqueue(request)
 
     def drop(self, request: ScheduledRequest) -> None:
@@ -412,26 +457,40 @@ class Scheduler:
             self._changed.notify()
         self._thread.join(seconds)
 
+    def _busy(self) -> list[EngineQueue | GenerationQueue]:
+        queues: list[EngineQueue | GenerationQueue] = [*self._queues.values(), *self._generation.values()]
+        return [queue for queue in queues if queue.busy]
+
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closing or any(queue.busy for queue in self._queues.values()))
-                busy = [(queue, size) for (_, size), queue in self._queues.items() if queue.busy]
-                if not busy:
+                self._changed.wait_for(lambda: self._closing or self._busy())
+                if not (busy := self._busy()):
                     return
-                queue, size = min(busy, key=lambda item: item[0].used_seconds)
+                queue = min(busy, key=lambda queue: queue.used_seconds)
                 self._least_used = queue.used_seconds
-                completion = queue.next_completion()
-                step = None if completion else queue.next_step()
+                if isinstance(queue, GenerationQueue):
+                    work = partial(self._generate, queue, queue.next_job())
+                elif completion := queue.next_completion():
+                    work = partial(self._complete, queue, completion)
+                else:
+                    work = partial(self._step, queue, queue.next_step())
             self._step_started = monotonic()
-            if completion:
-                self._complete(queue, size, completion)
-            elif step:
-                self._metrics.steps.inc()
-                self._step(queue, step)
+            work()
             self._step_started = None
 
+    def _generate(self, queue: GenerationQueue, job: GenerationJob) -> None:
+        start = perf_counter()
+        unfinished = job.advance()
+        seconds = perf_counter() - start
+        with self._changed:
+            job.used_seconds += seconds
+            queue.used_seconds += queue.weight * seconds
+            if not unfinished:
+                queue.remove(job)
+
     def _step(self, queue: EngineQueue, step: EngineStep) -> None:
+        self._metrics.steps.inc()
         start = perf_counter()
         try:
             results = step.run()
@@ -451,7 +510,7 @@ class Scheduler:
                 elif request.completion.add(hypotheses):
                     queue.complete(request.completion)
 
-    def _complete(self, queue: EngineQueue, size: int, completion: Completion) -> None:
+    def _complete(self, queue: EngineQueue, completion: Completion) -> None:
         """Take a step of a completion, and submit the searches that it needs or deliver its translations."""
         start = perf_counter()
         request = completion.request
@@ -466,7 +525,7 @@ class Scheduler:
             if request.dropped:
                 return
             if searches:
-                self._enqueue(searches, request.translator.repairing_engine(request.config), size)
+                self._enqueue(searches, request.translator.repairing_engine(request.config), queue.size)
             elif completion.translations is None:
                 queue.complete(completion)
         if (translations := completion.translations) is None:

@@ -30,6 +30,8 @@ _BACKLOG = 2048
 _SEND_BUFFER = 1 << 18
 """Bytes of a response in the kernel. With Linux's default of 4 MB, slow clients would look like idle ones."""
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_LEAST_IDLE_SECONDS = 0.2
+"""Time without a request after which a connection may be closed for a new one."""
 _RETRY_SECONDS = 0.5
 """Time after which the server tries again to accept connections if there were too many."""
 _MAX_DESCRIPTORS = 65_536
@@ -142,8 +144,12 @@ class _Server(uvicorn.Server):
         refused = False
         while True:
             try:
-                if self._is_full and self._oldest_idle() is None:
-                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                if self._is_full:
+                    if (oldest := self._oldest_idle()) is None:
+                        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                    if monotonic() - oldest.last_used < _LEAST_IDLE_SECONDS:  # its request may be on its way
+                        await asyncio.sleep(_LEAST_IDLE_SECONDS)
+                        continue
                 connection, _ = await loop.sock_accept(listening)
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:  # otherwise, the client has already closed the connection
@@ -171,8 +177,7 @@ class _Server(uvicorn.Server):
     def _oldest_idle(self) -> "_HttpProtocol | None":
         """The connection that has been without a request for the longest time."""
         connections: set[Any] = self.server_state.connections
-        idle = {protocol: since for protocol in connections if (since := protocol.idle_since) is not None}
-        return min(idle, key=idle.__getitem__, default=None)
+        return min((protocol for protocol in connections if protocol.is_idle), key=lambda p: p.last_used, default=None)
 
     def _protocol(self) -> asyncio.Protocol:
         protocol: type[Any] = self.config.http_protocol_class
@@ -220,15 +225,15 @@ class _HttpProtocol(HttpToolsProtocol):
         self.parser: Any = _UpgradeIgnoringParser(self, self.parser)
         transport.set_write_buffer_limits(0)  # so that `pause_writing` is called whenever the client does not read
         super().connection_made(transport)
-        self._last_used = monotonic()
+        self.last_used = monotonic()
         self._start_timer()
 
     @property
-    def idle_since(self) -> float | None:
-        """When the last response was complete, or the connection was made; None if a request is being answered."""
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
         is_busy = self.cycle is not None and not self.cycle.response_complete
         is_sending = self.transport.is_closing() or self.transport.get_write_buffer_size()
-        return None if is_busy or is_sending else self._last_used
+        return not (is_busy or is_sending)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -258,7 +263,7 @@ class _HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._last_used = monotonic()
+        self.last_used = monotonic()
         if self._is_half_closed:
             self.transport.close()
 

@@ -17,7 +17,8 @@ from transduce.serve.limits import HttpError, Limits
 from transduce.serve.scheduler import JobTranslations, ScheduledRequest, Scheduler
 from transduce.serve.served_models import ServedModel
 from transduce.serve.workers import Pending, Workers
-from transduce.translation.formality import Formality
+from transduce.translation.confidence import MOST_TESTED_TOKENS
+from transduce.translation.formality import Formality, has_forms_of_address
 from transduce.translation.markup import TaggedText
 from transduce.translation.stages.repair import repeated_tokens
 from transduce.translation.text import Segment
@@ -123,11 +124,12 @@ def split_texts(
     wording: Wording = DEFAULT_WORDING,
     protect: bool = True,
 ) -> SplitTexts:
-    def parts(line: str) -> list[Segment]:
+    def parts(line: str, before: str) -> list[Segment]:
         check_deadline()
-        return translator.segments(line, prefix, to, wording, protect=protect)
+        return translator.segments(line, prefix, to, wording, protect=protect, before=before)
 
-    return SplitTexts(translator, (map(parts, text.split("\n")) for text in texts))
+    lines = (text.split("\n") for text in texts)
+    return SplitTexts(translator, (map(parts, of_text, ["", *of_text]) for of_text in lines))
 
 
 class TranslationService:
@@ -145,6 +147,7 @@ class TranslationService:
         to: str | None = None,
         align: bool | Sequence[bool] = False,
         confidence: Confidence = False,
+        coverage: bool = False,
         glossary: Mapping[str, str] | None = None,
         formality: Formality | None = None,
         locale: bool = True,
@@ -165,12 +168,12 @@ class TranslationService:
             split = split_texts(model.translator, texts, prefix, to, wording, protect)
             if confidence is True and split.jobs:
                 model.translator.calibration(split.jobs[0].target)
-            self._check(model.translator, config, split)
+            self._check(model.translator, config, split, coverage=coverage)
             return split
 
         with self.scheduler.reserve():
             split = await self.workers.run(max(_LEAST_COST, sum(map(len, texts))), prepare)
-            return self._submit(model, config, split, align, confidence)
+            return self._submit(model, config, split, align, confidence, coverage)
 
     async def accept_tagged(
         self, model: ServedModel, texts: Sequence[TaggedText], to: str | None, **options: Any
@@ -215,11 +218,14 @@ class TranslationService:
             model.translator.engine_for(config)  # an error if there is none
         return config
 
-    def _check(self, translator: Translator, config: SearchConfig, split: SplitTexts) -> None:
+    def _check(
+        self, translator: Translator, config: SearchConfig, split: SplitTexts, *, coverage: bool = False
+    ) -> None:
         """Raise an error if jobs cannot be searched for, or cost too much."""
         limit = translator.max_source_length
         cost = 0
-        for job in split.jobs:
+        repeated = {job for line in split.lines if len(line.jobs) > 1 for job in line.jobs}  # by one form of address
+        for number, job in enumerate(split.jobs):
             if len(job.prefix) > limit:
                 raise DataError(f"the prefix has more than the {limit} tokens the model accepts")
             if job.required_tokens > limit:
@@ -229,6 +235,11 @@ class TranslationService:
                 )
             most = output_limit(job, config, translator.any_model.longest)
             cost += config.rows * most + repeated_tokens(job, config, most)
+            cost += translator.rechecker.repeated_tokens(job, config, most)
+            if coverage:
+                cost += config.nbest * max(most, MOST_TESTED_TOKENS)
+            if number in repeated and translator.pipeline.knows_formality and has_forms_of_address(job.target or ""):
+                cost += config.rows * most
         if cost > self.limits.output_tokens:
             raise HttpError(
                 413,
@@ -246,14 +257,16 @@ class TranslationService:
         split: SplitTexts,
         align: bool | Sequence[bool],
         confidence: Confidence,
+        coverage: bool = False,
     ) -> "PendingTranslation":
         results: Pending[JobTranslations] = Pending(self.limits.seconds, "send less text per request")
         if split.jobs:
             lines = [line for line in split.lines if (align if isinstance(align, bool) else align[line.text])]
             aligned = set(chain.from_iterable(line.jobs for line in lines))
             request = ScheduledRequest(
-                model.translator, config, split.jobs, aligned, results.deliver, confidence=confidence
-            )
+                model.translator, config, split.jobs, aligned, results.deliver,
+                confidence=confidence, coverage=coverage, texts=[line.jobs for line in split.lines],
+            )  # fmt: skip
             self.scheduler.submit(request)
             results.cancel_with(lambda: self.scheduler.drop(request))
         return PendingTranslation(split, results)

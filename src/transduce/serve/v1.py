@@ -62,6 +62,9 @@ class _TextRequest(BaseModel):
         description="Estimate the quality of outputs, for which the model must be calibrated; `words` adds only the "
         "probabilities of words, which need no calibration.",
     )
+    coverage: bool = Field(
+        False, description="Return the words of the source that an output seems to lack, as `uncovered`."
+    )
     sentences: bool = Field(False, description="Return the sentences that were translated, with their translations.")
     stream: bool = Field(False, description="Send each sentence when it is finished, as server-sent events.")
 
@@ -97,6 +100,7 @@ class Output(BaseModel):
     alignment: list[int] | None = Field(None, description="For each token, an index into source_tokens.")
     confidence: float | None = Field(None, description="Estimate of chrF / 100, between 0 and 1.")
     word_confidences: list[float] | None = Field(None, description="The probability of each word between white space.")
+    uncovered: list[str] | None = Field(None, description="The words of the source that it seems to lack.")
 
 
 class TranslatedSentence(BaseModel):
@@ -108,6 +112,7 @@ class TranslatedSentence(BaseModel):
     after: str = Field(description="White space between this translation and the next one of the same line.")
     confidence: float | None = None
     word_confidences: list[float] | None = None
+    uncovered: list[str] | None = None
     aligned: list[tuple[tuple[int, int], tuple[int, int]]] | None = Field(
         default=None, description="With `align`: ranges of characters of `source` and of `text` that are aligned."
     )
@@ -232,6 +237,7 @@ def v1_routes(service: TranslationService, models: ServedModels, keys: ApiKeys, 
             to=TargetLanguage(body.to, body.source) if body.to and body.source else body.to,
             align=body.align,
             confidence=body.confidence,
+            coverage=body.coverage,
             glossary=body.glossary,
             formality=body.formality,
             locale=body.locale,
@@ -327,6 +333,7 @@ def _sentences(split: SplitTexts, lines: Sequence[RequestLine]) -> list[Translat
                 after=after,
                 confidence=output.confidence,
                 word_confidences=output.word_confidences,
+                uncovered=output.uncovered,
                 aligned=split.aligned_part(part, output),
             )
             sentences.append(sentence)

@@ -23,12 +23,14 @@ SLOTS = _SYMBOLS[:10]
 """Each stands for a protected span of a sentence; see translation/stages/protect.py."""
 FORMALITY = {"formal": _SYMBOLS[10], "informal": _SYMBOLS[11]}
 """The form of address that the translation uses: German "Sie" or "du"; see translation/formality.py."""
+SEPARATOR = _SYMBOLS[12]
+"""Between the sentence before, which a model with data.context reads as well, and the sentence that it translates."""
 BACK_TRANSLATED = _SYMBOLS[13]
 """The first token of a source that is a back-translation."""
 MASK = _SYMBOLS[15]
 """Takes the place of a token that a model is to predict, or of a span of tokens."""
 RESERVED = _SYMBOLS
-"""The symbols of every new vocabulary, besides language tags; two of them have no use yet."""
+"""The symbols of every new vocabulary, besides language tags; one of them has no use yet."""
 _TAG_START, _TAG_END = "\ue110", "\ue111"
 SENTINELS = [f"{_TAG_START}span{number}{_TAG_END}" for number in range(1, 51)]
 """Each takes the place of a span of tokens of a text; of vocabularies that denoising in the manner of T5 needs."""
@@ -70,12 +72,19 @@ def tag_prefix(target: str | None) -> str:
     return "".join(f"{language_tag(code)} " for code in codes)
 
 
-def mark(text: str, target: str | None, *, back_translated: bool = False) -> str:
+def mark(text: str, target: str | None, *, back_translated: bool = False, context: bool = False) -> str:
     """A user's text as a marked source: the tag of the target language, if there is one, comes first.
 
-    It may tell the source language, whose tag is second. A back-translation has a symbol of its own after them.
+    It may tell the source language, whose tag is second. A back-translation has a symbol of its own after them. With
+    `context`, a line before the text is its context.
     """
-    return tag_prefix(target) + (f"{BACK_TRANSLATED} " if back_translated else "") + escape(text)
+    before, _, text = text.rpartition("\n") if context else ("", "", text)
+    return tag_prefix(target) + (f"{BACK_TRANSLATED} " if back_translated else "") + after(before) + escape(text)
+
+
+def after(before: str) -> str:
+    """What a marked source has before its text, if its context is known: the sentence before, and a separator."""
+    return f"{escape(before)} {SEPARATOR} " if before else ""
 
 
 def unescape(marked: str) -> str:

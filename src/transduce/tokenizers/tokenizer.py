@@ -44,8 +44,10 @@ _PIECE, _TRAINING = 1 << 3 | _BYTES, 2 << 3 | _BYTES
 """Tags of the fields of a model: a piece, and the settings of the training."""
 _TEXT, _SCORE, _TYPE = 1 << 3 | _BYTES, 2 << 3 | _FOUR_BYTES, 3 << 3 | _INTEGER
 """Tags of the fields of a piece."""
-_MODEL_TYPE = 3 << 3 | _INTEGER
-"""Tag of the model's type in the settings of the training."""
+_MODEL_TYPE, _SPACES_AS_SUFFIXES = 3 << 3 | _INTEGER, 24 << 3 | _INTEGER
+"""Tags of the model's type, and of whether spaces end words, in the settings of the training."""
+_NORMALIZER, _CHARACTER_MAP = 3 << 3 | _BYTES, 2 << 3 | _BYTES
+"""Tags of the settings of the normalizer, and of its rules for characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,6 +348,14 @@ def read_pieces(model: bytes) -> tuple[list[Piece], int]:
         elif tag == _TRAINING:
             model_type = _contents(content).get(_MODEL_TYPE, UNIGRAM)
     return pieces, model_type
+
+
+def normalizes(model: bytes) -> bool:
+    """Whether a model has rules that normalize characters, as a vocabulary that was trained elsewhere may have."""
+    contents = _contents(model)
+    normalizer = _contents(contents.get(_NORMALIZER, b""))
+    suffixes = _contents(contents.get(_TRAINING, b"")).get(_SPACES_AS_SUFFIXES, 0)
+    return bool(normalizer.get(_CHARACTER_MAP)) or bool(suffixes)
 
 
 def rename_pieces(model: bytes, names: Mapping[str, str]) -> bytes:

@@ -57,7 +57,8 @@ class Recipe:
             f"[augment] changes pairs of texts; the task {self.task} has none",
         )
         if not reader.has_sides:
-            of_sides = ("directions", "replay", "back_translated", "reverse", "by_sentence", "truecase", "source_tags")
+            texts = ("by_sentence", "truecase", "context", "source_tags")
+            of_sides = ("directions", "replay", "back_translated", "reverse", *texts)
             names = [f"data.{name}" for name in of_sides if getattr(self.data, name)]
             names += ["train.bpe_dropout"] if self.train.bpe_dropout else []
             require(not names, f"{', '.join(names)}: for pairs of texts; the task {self.task} has none")

@@ -220,6 +220,7 @@ def facts_of(recipe: Recipe, task: Task, prepared: Prepared) -> dict[str, Any]:
         "max_length": recipe.data.max_length,
         "by_sentence": recipe.data.by_sentence,
         **{name: True for name in ("truecase", "source_tags") if getattr(recipe.data, name)},
+        **({"context": recipe.data.context} if recipe.data.context else {}),
         "augment": to_table(recipe.augment),
         "search": to_table(recipe.search),
         "tokenizer": to_table(recipe.tokenizer),

@@ -19,7 +19,7 @@ BUNDLED = "bundled"
 """The value of `train.start_from` that means the bundled model."""
 
 
-_INHERITED_DATA = ("by_sentence", "truecase", "source_tags")
+_INHERITED_DATA = ("by_sentence", "truecase", "context", "source_tags")
 """Settings of the data that tell how a model's texts are translated."""
 
 
@@ -34,7 +34,7 @@ def inherited_settings(start_from: str, out: Path) -> Table:
     The latter need no model: it may have been deleted since.
     """
     if before := _started(out):
-        data = {name: before["data"].get(name, False) for name in _INHERITED_DATA}
+        data = {name: before["data"].get(name, getattr(DataConfig, name)) for name in _INHERITED_DATA}
         return {"model": before["model"], "tokenizer": before["tokenizer"], "data": data}
     folder = find_start(start_from)
     card = read_card(folder)
@@ -49,7 +49,7 @@ def inherited_settings(start_from: str, out: Path) -> Table:
     return {
         "model": to_table(config),
         "tokenizer": to_table(build(TokenizerConfig, vocabulary, str(folder))),
-        "data": {name: bool(card["facts"].get(name)) for name in _INHERITED_DATA},
+        "data": {name: card["facts"].get(name, getattr(DataConfig, name)) for name in _INHERITED_DATA},
     }
 
 
@@ -75,7 +75,8 @@ def with_directions(data: DataConfig, start_from: str, out: Path) -> DataConfig:
         reverse=data.reverse,
         back_translated=data.back_translated,
     )
-    empty = DataConfig(max_length=data.max_length, by_sentence=data.by_sentence, source_tags=data.source_tags)
+    inherited = {name: getattr(data, name) for name in ("max_length", "by_sentence", "context", "source_tags")}
+    empty = DataConfig(**inherited)
     return replace(empty, replay_share=data.replay_share, directions={f"{source}-{target}": only})
 
 

@@ -130,7 +130,7 @@ class Task(ABC):
         """The examples whose loss is measured, those of similar lengths side by side."""
         longest, tokenizer = validation.data.max_length, validation.tokenizer
         marked = [
-            (mark(first, target), *map(escape, others))
+            (mark(first, target, context=bool(validation.data.context)), *map(escape, others))
             for (first, *others), target in zip(validation.texts, validation.targets, strict=True)
         ]
         streams = [

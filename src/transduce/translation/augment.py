@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from transduce.tokenizers.symbols import FORMALITY, SLOTS, has_escapes, split_tags, tagged_language
+from transduce.tokenizers.symbols import FORMALITY, SEPARATOR, SLOTS, has_escapes, split_tags, tagged_language
 from transduce.translation.formality import form_of_address
 from transduce.translation.stages.protect import shared_parts
 
@@ -42,6 +42,7 @@ def augment(pair: Pair, changes: Sequence[str], seed: int, language: str | None 
     generator = random.Random(seed)
     tags, texts = zip(*map(split_tags, pair), strict=True)
     source, target = texts
+    before, separator, source = source.rpartition(SEPARATOR)  # the context stays as it is
     prefix = tags[0]
     if "formality" in changes and (form := form_of_address(target, tagged_language(prefix) or language)):
         prefix += f"{FORMALITY[form]} "
@@ -59,7 +60,7 @@ def augment(pair: Pair, changes: Sequence[str], seed: int, language: str | None 
         source, target = _title(source), _title(target)
     if "emoji" in changes:
         source, target = _beside(source, target, generator.choice(_EMOJI), generator)
-    return prefix + source, tags[1] + target
+    return prefix + before + separator + source, tags[1] + target
 
 
 def _with_other_name(source: str, target: str, generator: random.Random) -> tuple[str, str]:

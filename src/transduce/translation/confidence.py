@@ -33,8 +33,8 @@ _CHARACTERS = 6
 _LARGEST, _SMALLEST_SCALE = 1e6, 1e-9
 _WORD = re.compile(r"[^\W\d_]{4,}(?:['’-][^\W\d_]+)*")
 """A word that may be missed; shorter ones often have no counterpart."""
-_MAX_WORDS = 40
-"""Words of a segment that are tested, which bounds the time."""
+MOST_TESTED_TOKENS = 4096
+"""Tokens of an output, as often as it is read to test words of its source, which bounds the time."""
 
 
 @dataclass(frozen=True)
@@ -191,12 +191,18 @@ def uncovered_words(
     `directions` are those of the model; the most frequent words of their source languages are not tested.
     """
     frequent = frozenset(word for source, _ in directions for word in frequent_words(detected_code(source)))
+    tested: list[list[str]] = []
+    pairs: list[tuple[list[int], list[int]]] = []  # read together, which is faster
     for segment, hypothesis in zip(segments, hypotheses, strict=True):
         words = [] if segment.is_untranslatable else _tested_words(tokenizer, segment, frequent)
-        sources = [segment.tokens, *(_without(segment.tokens, places) for _, places in words)]
-        pairs = [(source, hypothesis.tokens) for source in sources] if words else []
-        whole, *others = [sum(log_probs) for log_probs in reader.token_log_probs(pairs)] if pairs else [0.0]
-        yield [word for (word, _), log_prob in zip(words, others, strict=True) if log_prob >= whole]
+        words = words[: MOST_TESTED_TOKENS // (len(hypothesis.tokens) + 1)]
+        tested.append([word for word, _ in words])
+        sources = [segment.tokens, *(_without(segment.tokens, places) for _, places in words)] if words else []
+        pairs += ((source, hypothesis.tokens) for source in sources)
+    log_probs = map(sum, reader.token_log_probs(pairs) if pairs else [])
+    for words_of_segment in tested:
+        whole = next(log_probs) if words_of_segment else 0.0
+        yield [word for word in words_of_segment if next(log_probs) >= whole]
 
 
 def _tested_words(tokenizer: AnyTokenizer, segment: Segment, frequent: frozenset[str]) -> list[tuple[str, list[int]]]:
@@ -204,12 +210,12 @@ def _tested_words(tokenizer: AnyTokenizer, segment: Segment, frequent: frozenset
     text, spans = segment.source.characters, token_spans(tokenizer, segment)
     required = [item.span for item in segment.required]  # its presence is certain
     found = []
-    for word in _WORD.finditer(text):
+    for word in _WORD.finditer(text, segment.context_end):
         is_required = any(start < word.end() and end > word.start() for start, end in required)
         if not is_required and word[0].lower() not in frequent:
             tokens = [n for n, (start, end) in enumerate(spans) if start < word.end() and end > word.start()]
             found.append((word[0], tokens))
-    return found[:_MAX_WORDS]
+    return found
 
 
 def _without(tokens: Sequence[int], places: Sequence[int]) -> list[int]:

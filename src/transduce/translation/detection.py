@@ -143,6 +143,11 @@ def frequent_words(code: str) -> list[str]:
     return _lines().get(code, "").split()[_TRIGRAMS:]
 
 
+def detection_line(code: str) -> str:
+    """The most frequent trigrams and words of a language, as in rules/detection.txt; empty if it is not known."""
+    return _lines().get(code, "")
+
+
 @cache
 def _frequencies(code: str) -> _Frequencies:
     frequent = _lines().get(code, "").split()

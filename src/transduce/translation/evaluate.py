@@ -12,8 +12,8 @@ from transduce.cli.messages import log
 from transduce.cli.progress import ProgressBar
 from transduce.errors import ConfigError
 from transduce.files.files import read_lines
-from transduce.files.pair_formats import HEADER, require_one_side
-from transduce.files.pairs import ReadReport, read_pairs
+from transduce.files.pair_formats import EMPTY, HEADER, require_one_side
+from transduce.files.pairs import ReadReport, read_pairs, split_context
 from transduce.search.options import SINGLE_OUTPUT_OPTIONS
 from transduce.training.train_config import DEFAULT_BLEU_TOKENIZER
 from transduce.translation.commands.direction import evaluated_direction
@@ -37,7 +37,7 @@ def evaluate_translations(request: Evaluation) -> None:
     is_reversed = directions[0].reverse if directions else bool(request.reverse)
     for file in (*([request.src] if request.src else []), *request.refs, *request.hyps):
         require_one_side(file)
-    sources, references = _test_set(request, is_reversed)
+    contexts, sources, references = _test_set(request, is_reversed)
     if request.out and len(systems) != 1:
         raise ConfigError(f"--out is for the translations of one model, not of {len(systems)}")
     languages = (direction.target for direction in directions)
@@ -56,7 +56,7 @@ def evaluate_translations(request: Evaluation) -> None:
         engines[name] = translator.describe_engine()
         log(f"{' + '.join(map(str, folders))}: {direction.describe(test)}engine {engines[name]}")
         target = direction.target if translator.tagged else None
-        outputs[name] = _translate(translator, sources or [], target, request.out)
+        outputs[name] = _translate(translator, sources or [], contexts, target, request.out)
     outputs |= {str(path): list(read_lines(path)) for path in request.hyps}
     chosen: dict[str, Any] = {"tokenize": tokenizer.name, "language": tokenizer.language}
     if len(outputs) == 1:
@@ -76,19 +76,21 @@ def evaluate_translations(request: Evaluation) -> None:
         _print_comparison(comparisons, signatures)
 
 
-def _test_set(request: Evaluation, reverse: bool) -> tuple[list[str] | None, list[list[str]]]:
-    """The sources, if there are any, and the lines of each reference."""
+def _test_set(request: Evaluation, reverse: bool) -> tuple[list[str], list[str] | None, list[list[str]]]:
+    """The text before each source, the sources, if there are any, and the lines of each reference."""
     src, refs, test = request.src, request.refs, request.test
     if test:
         if src or refs:
             raise ConfigError("--test has both sides; give either --test, or --src and --ref")
         report = ReadReport()
-        pairs = list(read_pairs([(str(test),)], report, reverse=reverse))
-        if report.left_out.keys() - {HEADER}:
+        context = any(facts.get("context") for facts in request.facts)
+        pairs = list(read_pairs([(str(test),)], report, reverse=reverse, context=context))
+        if report.left_out.keys() - {HEADER, *([EMPTY] if context else [])}:
             raise ConfigError(f"{test} cannot be a test set: {'; '.join(report.lines())}")
         for line in report.lines():
             log(line)
-        return [source for source, _ in pairs], [[target for _, target in pairs]]
+        contexts, texts = split_context([source for source, _ in pairs])
+        return contexts, texts, [[target for _, target in pairs]]
     if not refs:
         raise ConfigError("there are no reference translations; give --ref, or --test with both sides")
     sources = list(read_lines(src)) if src else None
@@ -99,13 +101,15 @@ def _test_set(request: Evaluation, reverse: bool) -> tuple[list[str] | None, lis
         if len(other) != len(lines):
             counts = f"{first} has {len(lines):,} lines, {path} {len(other):,}"
             raise ConfigError(f"{counts}; they must match line by line")
-    return sources, references
+    return ["", *(sources or [])], sources, references
 
 
-def _translate(translator: Translator, sources: list[str], to: str | None, out: Path | None) -> list[str]:
+def _translate(
+    translator: Translator, sources: list[str], contexts: list[str], to: str | None, out: Path | None
+) -> list[str]:
     outputs = []
     with ProgressBar(lambda: count_lines(sources), 0, hidden=False) as progress:
-        for best in translator.stream(sources, to=to, text_done=progress.advance):
+        for best in translator.stream(sources, to=to, contexts=contexts, text_done=progress.advance):
             outputs.append(best[0].text)
     if out:
         out.write_text("".join(output.replace("\n", " ") + "\n" for output in outputs), encoding="utf-8")

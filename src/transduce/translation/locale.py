@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from transduce.files.languages import base_language
-from transduce.translation.rules import common, locales, pattern
+from transduce.translation.rules import common, locales, pattern, rules_of
 from transduce.translation.text import Text
 
 _CURRENCIES = "$€£¥"
@@ -28,6 +28,13 @@ _SHARED_HALF = re.compile(
     re.IGNORECASE,
 )
 _MORNING = re.compile(r"(?<=\d) am(?!\w)")
+_HOUR_OF_24 = re.compile(
+    rf"(?P<before>\b{rules_of('fr')['numbers']['before_time']})?(?<![\w.,:])"
+    r"(?P<hour>(?:0|1[3-9]|2[0-3])(?=\D)|\d{1,2}(?= h ?\d))"
+    r"(?:[:.](?P<minutes>[0-5]\d) ?Uhr| ?Uhr| ?h(?: ?(?P<after>[0-5]\d))?)(?!\w|[.,:]\d)",
+    re.IGNORECASE,
+)
+"""A German or French time in 24 hours; "8 Uhr" is left to the model, because it may be in the evening."""
 _OTHER_HALF = str.maketrans("apAP", "paPA")
 
 
@@ -93,6 +100,8 @@ def localized(text: str, before: str, sources: Iterable[str], target: str | None
         return text
     (number,) = numbers
     unit = found["unit"]
+    if found["currency"] and unit:  # "£20m" are millions
+        return text
     if not (found["currency"] or unit or number[2]) and _NAME.search(before):
         return text
     written = there.write(*number)
@@ -113,3 +122,16 @@ def with_clear_times(text: Text) -> Text:
         return f"{first['time']}{half} {first['word']} "
 
     return text.substituted(_SHARED_HALF, completed).substituted(_MORNING, lambda morning: morning[0].strip())
+
+
+def with_english_times(text: Text) -> Text:
+    """A German or French text with "3 pm" for "15 Uhr" or "15 h"; without minutes, "15 h" may be a duration."""
+
+    def written(time: re.Match[str]) -> str:
+        hour, minutes, before = int(time["hour"]), time["minutes"] or time["after"], time["before"] or ""
+        if hour > 23 or not (minutes or before or time[0].endswith("Uhr")):
+            return time[0]
+        half = "" if 0 < hour < 13 else " pm" if hour else "am"  # " am" may be a German word
+        return f"{before}{hour % 12 or 12}{f':{minutes}' if minutes else ''}{half}"
+
+    return text.substituted(_HOUR_OF_24, written)

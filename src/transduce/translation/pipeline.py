@@ -16,7 +16,7 @@ and what their translation must contain.
 | normalize | usual forms of rare characters, "UK" for U.K. |                                                      |
 | expand    | words for abbreviations                       |                                                      |
 | language  | symbols of target language and formality      |                                                      |
-| search    | runs the model; adds what the output lacks    |                                                      |
+| search    | runs the model; searches again for what an output lost (`recheck`), adds what it lacks (`repair`)    |
 
 Two places depart from a plain list of functions from a text to a text:
 
@@ -37,7 +37,7 @@ from transduce.errors import ConfigError, DataError
 from transduce.files.languages import Direction, TargetLanguage, source_of
 from transduce.files.texts import require_text
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
-from transduce.tokenizers.symbols import FORMALITY, SLOTS, describe, language_tag, tag_prefix
+from transduce.tokenizers.symbols import FORMALITY, SLOTS, after, describe, language_tag, split_tags, tag_prefix
 from transduce.translation.detection import Detector
 from transduce.translation.formality import Formality, has_forms_of_address
 from transduce.translation.stages.glossary import Terms
@@ -67,6 +67,8 @@ class Line(NamedTuple):
     """The target language."""
     number: int = 1
     """Its number, for error messages."""
+    before: str = ""
+    """The text before it, of whose last sentence a model with data.context reads."""
 
 
 class Language(Stage):
@@ -100,6 +102,7 @@ class Pipeline:
         aligns: bool = False,
         truecases: bool = False,
         longest_prefix: int | None = None,
+        context: bool = False,
         source_tags: bool = False,
     ) -> None:
         """`by_sentence`: whether every sentence is a segment; otherwise, a line is one if it is not too long.
@@ -108,21 +111,21 @@ class Pipeline:
         source, as in multilingual models; `source_tags`: whether one of the source language follows. `uses_slots`,
         `knows_formality`: whether the model was trained with slots, and with symbols of formality. `aligns`: whether
         outputs can be aligned. `truecases`: whether sentences in capitals or title case get ordinary capitals.
+        `context`: whether the model reads the sentence before.
         `longest_prefix` is the maximum number of tokens of an output's prefix, None if there is no limit.
         """
         self.tokenizer, self.max_source_length, self._longest_prefix = tokenizer, max_source_length, longest_prefix
         self.protection, self.uses_slots, self._directions = protection, uses_slots, directions
-        self.tagged, self._source_tags = tagged, source_tags
+        self.tagged, self.context, self._source_tags = tagged, context, source_tags
         self._reserved = reserved_tokens(tokenizer.target)
         self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
         readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
-        sources: dict[str | None, set[str]] = {None: set()}
-        for source, target in directions:
-            sources[None].add(source)
-            sources.setdefault(target, set()).add(source)
-        self._sources = sources
+        self.sources: dict[str | None, set[str]] = {None: set()}
         """The languages that the source of a translation to a language may have."""
-        protect = Protect(readable, uses_slots, sources)
+        for source, target in directions:
+            self.sources[None].add(source)
+            self.sources.setdefault(target, set()).add(source)
+        protect = Protect(readable, uses_slots, self.sources)
         self.tags = Tags(aligns)
         self.split = Split(protect, by_sentence)
         self.stages: list[Stage] = [
@@ -131,7 +134,7 @@ class Pipeline:
             *([Truecase(readable, tokenizer.encode, uses_slots)] if truecases else []),
             Slots(uses_slots),
             Normalize(readable),
-            Expand(readable, sources),
+            Expand(readable, self.sources),
             Language(tagged),
         ]
         """The stages of a segment; `tags` and `split` come before them, the search (`stages/search.py`) after them."""
@@ -165,14 +168,15 @@ class Pipeline:
         sources = [
             [self.prepare(text, context) for text in texts] for texts, context in zip(originals, contexts, strict=True)
         ]
-        tokens = iter(
-            self.tokenizer.encode_all([text.characters for texts in sources for text in texts], -1, marked=True)
-        )
+        read = self._in_context(lines, originals, sources, contexts) if self.context else sources
+        tokens = iter(self.tokenizer.encode_all([text.characters for texts in read for text in texts], -1, marked=True))
         results: list[list[Segment]] = []
-        for line, prefix, context, *texts in zip(lines, prefixes, contexts, originals, sources, strict=True):
+        for line, prefix, context, *texts in zip(lines, prefixes, contexts, originals, read, sources, strict=True):
             segments: list[Segment] = []
-            for original, source in zip(*texts, strict=True):
+            for original, source, plain in zip(*texts, strict=True):
                 segment = self._segment(original, source, next(tokens), prefix, context)
+                if source is not plain and len(segment.tokens) > self.max_source_length:  # without its context
+                    segment = self._segment(original, plain, self._encoded(plain), prefix, context)
                 if self._fits(source, segment.tokens):
                     segments.append(segment)
                 elif refuse_long and len(segment.tokens) > self.max_source_length:
@@ -184,6 +188,30 @@ class Pipeline:
                     segments += self._pieces(original, prefix, context)
             results.append(segments)
         return results
+
+    def _in_context(
+        self,
+        lines: Sequence[Line],
+        originals: Sequence[Sequence[Text]],
+        sources: Sequence[Sequence[Text]],
+        contexts: Sequence[Context],
+    ) -> list[list[Text]]:
+        """The sources of each line, each with the sentence before it, unless it is the first of a document."""
+        results = []
+        for line, texts, prepared, context in zip(lines, originals, sources, contexts, strict=True):
+            before = self.split.apply(self.tags.apply(Text.of(line.before), context), context)[-1:]
+            sentences = [*(before or [Text.of("")]), *texts]
+            in_context = []
+            for source, sentence in zip(prepared, sentences, strict=False):
+                at = len(split_tags(source.characters)[0])
+                known = after(sentence.characters.strip())
+                in_context.append(source.edited([(at, at, known)]) if known else source)
+            results.append(in_context)
+        return results
+
+    def _encoded(self, source: Text) -> list[int]:
+        (tokens,) = self.tokenizer.encode_all([source.characters], marked=True)
+        return tokens
 
     def whole(self, text: str, target: str | None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or does not fit."""
@@ -270,7 +298,7 @@ class Pipeline:
 
     def source_language(self, target: str | None) -> str | None:
         """The language of the source, if the directions leave no choice."""
-        sources = self._sources.get(target, set())
+        sources = self.sources.get(target, set())
         return next(iter(sources)) if len(sources) == 1 else None
 
     def languages(self, line: Line) -> tuple[str | None, str | None]:
@@ -280,8 +308,8 @@ class Pipeline:
             return source, target
         source = source or self._detector.detect(line.text).language
         if not any(map(str.isalpha, line.text)):  # a number is the same in all languages
-            source = source or next(iter(self._sources[None]))
-        if source not in self._sources[None]:
+            source = source or next(iter(self.sources[None]))
+        if source not in self.sources[None]:
             raise DataError(f"line {line.number}: the language of the text is not certain; name it (--from, or source)")
         return source, TargetLanguage(target, source)
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from transduce.data.packing import Example, PackedBatch, PackedStream
+from transduce.files.pairs import split_context
 from transduce.models.likelihood import cross_attention
 from transduce.models.model import Model, ModelConfig
 from transduce.search.options import SearchConfig
@@ -71,14 +72,19 @@ class Translate(Task):
         data, processes = validation.data, validation.processes
         translator = _translator(model, validation, options, protect=validation.uses_slots)
         examples = [example for _, pairs in scored for example in validation.texts[pairs]]
-        sources, references = zip(*examples, strict=True)
+        contexts, sources = split_context([source for source, _ in examples])
+        references = [reference for _, reference in examples]
         targets = [target for _, pairs in scored for target in validation.targets[pairs]]
-        own_sources, own_targets = sources[processes.share], targets[processes.share] if data.directions else None
+        own_sources, own_contexts = sources[processes.share], contexts[processes.share]
+        own_targets = targets[processes.share] if data.directions else None
         validation.display.phase("translating", len(own_sources))
         advance = validation.display.advance
         outputs = processes.gather(
             validation.interruptible(
-                lambda: [best[0].text for best in translator.stream(own_sources, to=own_targets, text_done=advance)]
+                lambda: [
+                    best[0].text
+                    for best in translator.stream(own_sources, to=own_targets, contexts=own_contexts, text_done=advance)
+                ]
             )
         )
         samples = [
@@ -110,7 +116,9 @@ class Translate(Task):
             files = [validation.texts[pairs] for _, pairs in validation.scored if target in validation.targets[pairs]]
             chosen = [pair for texts in files for pair in texts[: -(-_CALIBRATION_PAIRS // len(files))]]
             if len(chosen) >= MIN_PAIRS:
-                calibration, _ = fit_calibration(translator, [(src, ref) for src, ref in chosen], target)
+                calibration, _ = fit_calibration(
+                    translator, [(split_context([src])[1][0], ref) for src, ref in chosen], target
+                )
                 calibrations[target or ANY] = calibration.to_table()
         return calibrations
 
@@ -161,5 +169,6 @@ def _translator(model: Model, validation: Validation, options: SearchConfig, *, 
         protection=Protection() if protect else None,
         directions=data.language_pairs,
         tagged=bool(data.directions),
+        context=bool(data.context),
         source_tags=data.source_tags,
     )

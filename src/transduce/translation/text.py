@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from transduce.files.scripts import has_spaces
 from transduce.search.engine import Job
-from transduce.tokenizers.symbols import escape
+from transduce.tokenizers.symbols import SEPARATOR, escape
 from transduce.translation.markup import Mark, TaggedText, tagged_text
 from transduce.translation.rules import common
 
@@ -76,6 +76,8 @@ class Required:
         """Finds the marked text as separate words; endings and other capitals are allowed in a term."""
         before = r"(?<!\w)" if has_spaces(self.marked[0]) else ""
         after = r"(?!\w)" if has_spaces(self.marked[-1]) and not self.is_term else ""
+        if self.kind == "checked" and self.text.isdigit():
+            after = r"(?!\d)"  # "the 1990s"
         return re.compile(before + re.escape(self.marked) + after, re.IGNORECASE if self.is_term else 0)
 
     @cached_property
@@ -176,6 +178,11 @@ class Segment(Job):
     @property
     def separator(self) -> str:
         return self.original.separator
+
+    @property
+    def context_end(self) -> int:
+        """The place in the source after the sentence before, if the model reads it; otherwise 0."""
+        return self.source.characters.rfind(SEPARATOR) + 1
 
     @property
     def required(self) -> tuple[Required, ...]:

@@ -29,6 +29,7 @@ from transduce.translation.pipeline import Line, Pipeline
 from transduce.translation.scoring import score_pairs
 from transduce.translation.stages.address import with_one_form
 from transduce.translation.stages.protect import Protection
+from transduce.translation.stages.recheck import Rechecker
 from transduce.translation.stages.repair import Repairer
 from transduce.translation.stages.search import Searches, decode, line_spans, pieces, run_searches, translate_stream
 from transduce.translation.stages.slots import reserved_tokens
@@ -76,6 +77,7 @@ class Translator(Loaded):
         source_tags: bool = False,
         names: Mapping[str, str] | None = None,
         calibrations: Mapping[str, Calibration] | None = None,
+        context: bool = False,
     ) -> None:
         self.any_model = model
         """The model as the engine needs it: a torch module, or as it is stored in its folder."""
@@ -115,9 +117,11 @@ class Translator(Loaded):
             aligns=model.aligns,
             truecases=truecases,
             longest_prefix=model.longest,
+            context=context,
             source_tags=source_tags,
         )
         """What happens to a text before and after the search."""
+        self.rechecker = Rechecker(self.pipeline)
         self._repairer = Repairer(self.reader, self.pipeline)
 
     def _facts(self) -> Iterator[str]:
@@ -171,6 +175,7 @@ class Translator(Loaded):
             names=facts.get("languages"),
             # The calibration of one model does not hold for an ensemble.
             calibrations=read_calibrations(facts, folders[0]) if len(folders) == 1 else None,
+            context=bool(facts.get("context")),
         )
 
     @overload
@@ -257,6 +262,7 @@ class Translator(Loaded):
         to: str | Iterable[str | None] | None = None,
         source: str | None = None,
         prefixes: Iterable[str] | None = None,
+        contexts: Iterable[str] | None = None,
         align: bool = False,
         long: LongInput = "split",
         first_line: int = 1,
@@ -267,8 +273,9 @@ class Translator(Loaded):
     ) -> Iterator[Translations]:
         """Like `hypotheses`, but yield results one by one; at most 2 * `window` texts are in memory at a time.
 
-        Results keep the order of the texts. There may be more prefixes than texts. `text_done` is called when a text is
-        translated, possibly before those that precede it: it serves to show progress.
+        Results keep the order of the texts. There may be more prefixes than texts. `contexts` are the texts before each
+        text, for models with data.context; an empty one is that of the first text of a document. `text_done` is called
+        when a text is translated, possibly before those that precede it: it serves to show progress.
         """
         wording, search = split_options(options, "stream")
         ahead = window or (_AHEAD_ON_GPU if self.any_model.device_type == "cuda" else _AHEAD_ON_CPU)
@@ -289,19 +296,18 @@ class Translator(Loaded):
             return target
 
         targets = repeat(checked(to)) if to is None or isinstance(to, str) else map(checked, to)
-        lines = enumerate(zip(texts, line_prefixes, targets, strict=False), start=first_line)
+        earlier = repeat("") if contexts is None else contexts
+        lines = enumerate(zip(texts, line_prefixes, targets, earlier, strict=False), start=first_line)
 
         def restore(lines: list[list[Segment]], found: list[list[list[Hypothesis]]]) -> Iterator[list[Translation]]:
-            engine = self.repairing_engine(config)
-            if self.pipeline.knows_formality:
-                found = run_searches(engine, with_one_form(self.pipeline, lines, found, config))
-            segments, results = [*chain(*lines)], [*chain(*found)]
-            searches = self.translation_searches(segments, results, config, align, confidence, coverage=confidence)
-            return iter(run_searches(engine, searches))
+            searches = self.translation_searches(lines, found, config, align, confidence, coverage=confidence)
+            return iter(run_searches(self.repairing_engine(config), searches))
 
         batches = (
             self.pipeline.segments(
-                [Line(*line, number) for number, line in read], wording, refuse_long=long == "refuse"
+                [Line(text, prefix, target, number, before) for number, (text, prefix, target, before) in read],
+                wording,
+                refuse_long=long == "refuse",
             )
             for read in iter(lambda: list(islice(lines, ahead)), [])
         )
@@ -339,11 +345,15 @@ class Translator(Loaded):
         wording: Wording = DEFAULT_WORDING,
         *,
         protect: bool = True,
+        before: str = "",
     ) -> list[Segment]:
-        """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`."""
+        """The segments of a text, each of which is a job for an engine; spans are only protected if `protect`.
+
+        `before` is the text before it, for models with data.context.
+        """
         target = self.target(to)
         self.pipeline.require_formality(wording.formality, target)
-        return self.pipeline.segments([Line(text, prefix, target)], wording, protect=protect)[0]
+        return self.pipeline.segments([Line(text, prefix, target, before=before)], wording, protect=protect)[0]
 
     def whole(self, text: str, to: str | None = None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or too long."""
@@ -351,25 +361,29 @@ class Translator(Loaded):
 
     def translation_searches(
         self,
-        segments: Sequence[Segment],
-        results: Sequence[list[Hypothesis]],
+        texts: Sequence[list[Segment]],
+        found: Sequence[list[list[Hypothesis]]],
         config: SearchConfig,
         align: bool,
         confidence: Confidence = False,
         portion_tokens: int | None = None,
         coverage: bool = False,
     ) -> Searches[list[list[Translation]]]:
-        """The translations of segments, from the hypotheses of a search, with everything that the segments require.
+        """The translations of all segments of texts, from the hypotheses of a search, with what the segments require.
 
-        `repairing_engine` runs the searches that this needs. With `coverage`, translations have the source words that
-        they seem to lack. What follows the searches is done for about `portion_tokens` output tokens at a time; between
-        two portions, this yields no segments, so that the caller can do other things. Portions are larger if no model
-        reads the outputs.
+        `repairing_engine` runs the searches that this needs. A text does not mix forms of address. With `coverage`,
+        translations have the source words that they seem to lack. What follows the searches is done for about
+        `portion_tokens` output tokens at a time; between two portions, this yields no segments, so that the caller can
+        do other things. Portions are larger if no model reads the outputs, and smaller if it tests each word.
         """
-        engine = self.repairing_engine(config)
-        results = yield from self._repairer.searches(segments, results, config, engine)
+        if self.pipeline.knows_formality:
+            found = yield from with_one_form(self.pipeline, texts, found, config)
+        segments, results = [*chain(*texts)], [*chain(*found)]
+        results = yield from self._completed(segments, results, config)
         translations: list[list[Translation]] = [[] for _ in segments]
-        if portion_tokens is not None and not (align or confidence or any(part.original.marks for part in segments)):
+        if portion_tokens is not None and coverage:
+            portion_tokens //= _DECODING_SPEED
+        elif portion_tokens is not None and not (align or confidence or any(part.original.marks for part in segments)):
             portion_tokens *= _DECODING_SPEED
         for number, portion in enumerate(_portions(results, portion_tokens)):
             if number:
@@ -383,14 +397,25 @@ class Translator(Loaded):
             lacking: Iterator[list[str] | None] = repeat(None)
             if coverage:
                 lacking = uncovered_words(self.reader, self.tokenizer, parts, hypotheses, self.directions)
-            found = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
-            for (index, hypothesis), output in zip(portion, found, strict=True):
+            outputs = decode(self.reader, self.tokenizer, parts, hypotheses, align=align)
+            for (index, hypothesis), output in zip(portion, outputs, strict=True):
                 text = self.pipeline.restore(output, segments[index]).text
                 alignment = output.alignment if align else None
                 scores = hypothesis.score, hypothesis.log_prob
                 known = text, *scores, output.tokens, alignment
-                translations[index].append(Translation(*known, *next(estimates), uncovered=next(lacking)))
+                uncovered = next(lacking)
+                if uncovered is not None:
+                    lost = self.rechecker.lost_words(segments[index], hypothesis)
+                    uncovered += (word for word in lost if word not in uncovered)
+                translations[index].append(Translation(*known, *next(estimates), uncovered=uncovered))
         return translations
+
+    def _completed(
+        self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig
+    ) -> Searches[list[list[Hypothesis]]]:
+        """The results of a search, with what their segments state and require."""
+        results = yield from self.rechecker.searches(segments, results, config)
+        return (yield from self._repairer.searches(segments, results, config, self.repairing_engine(config)))
 
     def repairing_engine(self, config: SearchConfig) -> Engine:
         """The engine that searches again for outputs without what is required."""
@@ -446,7 +471,7 @@ class Translator(Loaded):
         results, engine = search_all(self.engine_for(config), segments, config), self.repairing_engine(config)
         found, repaired = (
             decode(self.reader, self.tokenizer, segments, [best for best, *_ in nbest], align=False)
-            for nbest in (results, run_searches(engine, self._repairer.searches(segments, results, config, engine)))
+            for nbest in (results, run_searches(engine, self._completed(segments, results, config)))
         )
         line = Line(text, target=self.target(to))
         return list(self.pipeline.explain(line, wording, segments, found, repaired))

@@ -61,9 +61,13 @@ class LastToken(Task):
 def evaluate(request: Evaluation) -> None:
     """Score a model on a test set, for `transduce evaluate`."""
     request.require_effect()
-    require(request.test is not None and len(request.folders) == 1, "give --test and one model")
+    files = [str(path) for path in (request.test, request.src, *request.refs) if path]
+    require(
+        len(files) == 1 + (not request.test) and len(request.folders) == 1,
+        "give one model, and --test or --src and --ref",
+    )
     saved = load_model(request.folders[0], pick_device(request.device))
-    pairs = list(PAIRS.read([(str(request.test),)], ReadReport()))
+    pairs = list(PAIRS.read([tuple(files)], ReadReport()))
     examples = [tuple(map(saved.tokenizer.encode, pair)) for pair in pairs]
     value = accuracy(saved.model, to_device(LastToken().pack(examples, seed=0), saved.model.device))
     print(json.dumps({"accuracy": value}) if request.as_json else f"Accuracy  {value:6.2f}")

@@ -12,8 +12,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_SELF_BLOCK, _CROSS_BLOCK = 16, 32
-"""Positions that a program loads at once."""
+from transduce.fast.kernels.common import early, wait_for_inputs
+
+_BLOCK, _SHORT = 32, 64
+"""Positions that a program loads at once; half as many if there are few positions and many programs."""
+_FEW_PROGRAMS = 2048
+"""The number up to which a program of self-attention has two warps, on an H200."""
 
 
 @triton.jit
@@ -29,8 +33,9 @@ def _add_tile(q, k, v, maximum, total, o, inside, scale):
 def _attend_self(
     q_RHK, k_RHK, v_RHK, cache, ancestor_RP, position_R, o_RHK, positions, scale, q_stride, k_stride, v_stride,
     W: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr,
-    D_V: tl.constexpr, D_V2: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    D_V: tl.constexpr, D_V2: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    wait_for_inputs(EARLY)
     row, head = tl.program_id(0), tl.program_id(1)
     kv_head = head // GROUP  # each head of keys and values serves a group of heads of queries
     first_row = row // W * W
@@ -64,8 +69,9 @@ def _attend_self(
 def _attend_cross(
     q_RHK, cache, length_S, o_RHK, source_capacity, scale, q_stride,
     W: tl.constexpr, W2: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr,
-    D_V: tl.constexpr, D_V2: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    D_V: tl.constexpr, D_V2: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    wait_for_inputs(EARLY)
     slot, head = tl.program_id(0), tl.program_id(1)
     length = tl.load(length_S + slot)
     column_k, column_v = tl.arange(0, D_K2), tl.arange(0, D_V2)
@@ -111,9 +117,12 @@ def attend_self(
     (R, H, _), positions = q_RHK.shape, ancestor_RP.shape[1]
     o_RHK = torch.empty(R, H, v_RHK.shape[2], dtype=q_RHK.dtype, device=q_RHK.device)
     strides = (x.stride(0) for x in (q_RHK, k_RHK, v_RHK))
+    is_few = R * H <= _FEW_PROGRAMS
+    block = _BLOCK // 2 if positions <= _SHORT and not is_few else _BLOCK
     _attend_self[(R, H)](
         q_RHK, k_RHK, v_RHK, cache, ancestor_RP, position_R, o_RHK, positions, q_RHK.shape[2] ** -0.5, *strides,
-        W=beam, GROUP=H // k_RHK.shape[1], BLOCK=_SELF_BLOCK, **_sizes(q_RHK, v_RHK.shape[2], cache), num_warps=1,
+        W=beam, GROUP=H // k_RHK.shape[1], BLOCK=block, num_warps=2 if is_few else 1,
+        **_sizes(q_RHK, v_RHK.shape[2], cache),
     )  # fmt: skip
     return o_RHK
 
@@ -125,7 +134,7 @@ def attend_cross(q_RHK: Tensor, d_v: int, cache: Tensor, length_S: Tensor, sourc
     o_RHK = torch.empty(R, H, d_v, dtype=q_RHK.dtype, device=q_RHK.device)
     _attend_cross[(S, H)](
         q_RHK, cache, length_S, o_RHK, source_capacity, q_RHK.shape[2] ** -0.5, q_RHK.stride(0),
-        W=R // S, W2=max(16, triton.next_power_of_2(R // S)), BLOCK=_CROSS_BLOCK, num_warps=2,
+        W=R // S, W2=max(16, triton.next_power_of_2(R // S)), BLOCK=_BLOCK, num_warps=2,
         **_sizes(q_RHK, d_v, cache),
     )  # fmt: skip
     return o_RHK
@@ -134,4 +143,5 @@ def attend_cross(q_RHK: Tensor, d_v: int, cache: Tensor, length_S: Tensor, sourc
 def _sizes(q_RHK: Tensor, d_v: int, cache: Tensor) -> dict[str, Any]:
     _, H, d_k = q_RHK.shape
     d_k2, d_v2 = (max(16, triton.next_power_of_2(width)) for width in (d_k, d_v))
-    return {"HEADS": H, "D_K": d_k, "D_K2": d_k2, "D_V": d_v, "D_V2": d_v2, "WIDTH": cache.shape[1]}
+    sizes = {"HEADS": H, "D_K": d_k, "D_K2": d_k2, "D_V": d_v, "D_V2": d_v2, "WIDTH": cache.shape[1]}
+    return sizes | early(q_RHK.device)

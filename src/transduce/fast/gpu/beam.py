@@ -7,6 +7,7 @@ copied when hypotheses change rows: position p of hypothesis r is stored in row 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ import triton
 from torch import Tensor
 
 from transduce.fast.gpu.beam_kernels import advance, start_slots, summarise
+from transduce.fast.kernels.common import early
 from transduce.fast.limits import ANY, ANY_BUT_END
 from transduce.nn.device import send
 from transduce.search.decoder import Hypothesis
@@ -116,7 +118,8 @@ class SlotBeam:
         """Extend the hypotheses of every slot, given the float32 logits of their next tokens."""
         (R, X), W, stride = self._best_RX.shape, self.beam, logits_RV.stride(0)
         C = 2 * W if W > 1 else 1  # at most W of 2W end with the end marker, so at least W alive ones remain
-        common = {"W": W, "PART": _PART, "PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
+        markers = {"PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
+        common = {"W": W, "PART": _PART, **markers, **early(logits_RV.device)}
         summarise[(R, triton.cdiv(X, _PARTS_AT_ONCE))](
             logits_RV, self.job_id_S, self.position_R, self.forced_SP, self.symbols_S2, self.missing_R, self._best_RX,
             self._log_total_RX, self.vocab_size, stride, X, self.positions, PARTS_AT_ONCE=_PARTS_AT_ONCE,
@@ -142,13 +145,14 @@ def hypotheses(finished: Sequence[Tensor], nbest: int, begin: int = 0) -> list[l
     """The best hypotheses of each slot, without their first `begin` tokens, from `SlotBeam.finished` on the CPU."""
     tokens_AWP, length_AW, log_prob_AW, score_AW = (x.numpy() for x in finished)
     order_AW = np.argsort(-score_AW, axis=1, kind="stable")[:, :nbest]
-    tokens = np.take_along_axis(tokens_AWP[:, :, : length_AW.max()], order_AW[:, :, None], axis=1).tolist()
-    others = (np.take_along_axis(x, order_AW, axis=1).tolist() for x in (length_AW, log_prob_AW, score_AW))
+    slot_A1 = np.arange(len(order_AW))[:, None]
+    tokens = tokens_AWP[slot_A1, order_AW, : length_AW.max()].tolist()
+    others = (x[slot_A1, order_AW].tolist() for x in (length_AW, log_prob_AW, score_AW))
     return [
         [
             Hypothesis(row[begin:length], log_prob, score)
             for row, length, log_prob, score in zip(*group, strict=True)
-            if score > -np.inf
+            if score > -inf
         ]
         for group in zip(tokens, *others, strict=True)
     ]

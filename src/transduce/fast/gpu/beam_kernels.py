@@ -8,6 +8,8 @@ two numbers, and `advance` searches only the C best parts.
 import triton
 import triton.language as tl
 
+from transduce.fast.kernels.common import wait_for_inputs
+
 
 @triton.jit
 def start_slots(
@@ -66,24 +68,33 @@ def summarise(
     logits_RV, job_id_S, position_R, forced_SP, symbols_S2, missing_R, best_RX, log_total_RX, vocab_size, stride,
     parts, positions, W: tl.constexpr, PART: tl.constexpr, PARTS_AT_ONCE: tl.constexpr,
     PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr, ANY_BUT_END: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """For each part of a row: its best allowed logit, and the logarithm of its sum of exponentials."""
+    wait_for_inputs(EARLY)
     row = tl.program_id(0)
     slot = row // W
     if tl.load(job_id_S + slot) != 0:
-        part = tl.program_id(1) * PARTS_AT_ONCE + tl.arange(0, PARTS_AT_ONCE)
+        first = tl.program_id(1) * PARTS_AT_ONCE
+        part = first + tl.arange(0, PARTS_AT_ONCE)
         token = part[:, None] * PART + tl.arange(0, PART)[None, :]
         # Rows are padded to an aligned width, `stride`: a mask with it allows loads of several logits at once.
         logit = tl.load(logits_RV + row.to(tl.int64) * stride + token, mask=token < stride, other=float("-inf"))
         logit = tl.where(token < vocab_size, logit, float("-inf"))
-        maximum = tl.max(logit, 1)
-        maximum = tl.where(part < parts, maximum, 0.0)
+        best = tl.max(logit, 1)
+        maximum = tl.where(part < parts, best, 0.0)
         total = tl.sum(tl.exp(logit - maximum[:, None]), 1)
         log_total = maximum + tl.log(tl.where(part < parts, total, 1.0))
         forced = tl.load(forced_SP + slot * positions + tl.load(position_R + row))
-        missing = tl.load(missing_R + row)
-        allowed = _is_allowed(token, forced, symbols_S2 + slot * 2, missing, PAD, UNK, BOS, EOS, ANY_BUT_END)
-        best = tl.max(tl.where(allowed, logit, float("-inf")), 1)
+        symbol = tl.load(symbols_S2 + slot * 2)
+        end_of_symbols = symbol + tl.load(symbols_S2 + slot * 2 + 1)
+        has_symbols = (symbol < (first + PARTS_AT_ONCE) * PART) & (end_of_symbols > first * PART)
+        if (
+            (forced >= 0) | (first == 0) | has_symbols
+        ):  # the markers are in the first part; all other tokens are allowed
+            missing = tl.load(missing_R + row)
+            allowed = _is_allowed(token, forced, symbols_S2 + slot * 2, missing, PAD, UNK, BOS, EOS, ANY_BUT_END)
+            best = tl.max(tl.where(allowed, logit, float("-inf")), 1)
         tl.store(best_RX + row * parts + part, best, mask=part < parts)
         tl.store(log_total_RX + row * parts + part, log_total, mask=part < parts)
 
@@ -100,9 +111,10 @@ def advance(
     alpha_1, nbest_1, vocab_size, stride, parts, positions,
     W: tl.constexpr, W2: tl.constexpr, C: tl.constexpr, C2: tl.constexpr, X2: tl.constexpr, P2: tl.constexpr,
     PART: tl.constexpr, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr,
-    ANY_BUT_END: tl.constexpr, BEGIN: tl.constexpr,
+    ANY_BUT_END: tl.constexpr, EARLY: tl.constexpr, BEGIN: tl.constexpr,
 ):  # fmt: skip
     """Extend the hypotheses of a slot by their best next tokens; scores and lengths leave out the first BEGIN ones."""
+    wait_for_inputs(EARLY)
     slot = tl.program_id(0)
     job_id = tl.load(job_id_S + slot)
     if job_id != 0:
@@ -191,6 +203,5 @@ def advance(
         final = tl.sum(((finished_score >= bound) & (row < W)).to(tl.int32), 0) >= tl.load(nbest_1)
         final = final | (t >= limit) | (bound != bound)  # NaN scores end the search too
         tl.store(position_R + rows, tl.where(final, 0, t + 1) + row * 0, mask=row < W)
-        if final:
-            tl.store(done_S + slot, job_id)
-            tl.store(job_id_S + slot, 0)
+        tl.store(done_S + slot, job_id, mask=final)
+        tl.store(job_id_S + slot, 0, mask=final)

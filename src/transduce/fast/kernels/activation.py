@@ -8,19 +8,18 @@ import triton.language as tl
 from torch import Tensor
 
 from transduce.fast.kernels.common import programs_for, sum_partials
+from transduce.nn.feed_forward import GATED
 
 _ROWS, _COLUMNS = 32, 128
-_KINDS = {"gelu": 0, "gelu_tanh": 1, "swish": 2, "geglu": 1, "swiglu": 2}
-_GATED = ("geglu", "swiglu")
 
 
 @triton.jit
-def _activate(x, KIND: tl.constexpr):
+def activate_with_slope(x, KIND: tl.constexpr):
     """The activation and its derivative."""
-    if KIND == 0:
+    if KIND == "gelu":
         area = 0.5 * (1 + tl.erf(x * 0.7071067811865476))
         return x * area, area + x * 0.3989422804014327 * tl.exp(-0.5 * x * x)
-    if KIND == 1:
+    if KIND == "gelu_tanh":
         inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
         tanh = 2 * tl.sigmoid(2 * inner) - 1
         slope = 0.7978845608028654 * (1 + 0.134145 * x * x)
@@ -38,7 +37,7 @@ def _forward(
     inside = (rows < tokens)[:, None] & (columns < F)[None, :]
     width = 2 * F if GATED else F
     x_offsets = rows[:, None].to(tl.int64) * width + columns[None, :]
-    y, _ = _activate(tl.load(x_NX + x_offsets, mask=inside, other=0.0).to(tl.float32), KIND)
+    y, _ = activate_with_slope(tl.load(x_NX + x_offsets, mask=inside, other=0.0).to(tl.float32), KIND)
     if GATED:
         y *= tl.load(x_NX + x_offsets + F, mask=inside, other=0.0).to(tl.float32)
     y_offsets = rows[:, None].to(tl.int64) * F + columns[None, :]
@@ -58,7 +57,7 @@ def _backward(
         inside = (rows < tokens)[:, None] & (columns < F)[None, :]
         x_offsets = rows[:, None].to(tl.int64) * width + columns[None, :]
         dy = tl.load(dy_NF + rows[:, None].to(tl.int64) * F + columns[None, :], mask=inside, other=0.0).to(tl.float32)
-        y, slope = _activate(tl.load(x_NX + x_offsets, mask=inside, other=0.0).to(tl.float32), KIND)
+        y, slope = activate_with_slope(tl.load(x_NX + x_offsets, mask=inside, other=0.0).to(tl.float32), KIND)
         dx = dy * slope
         if GATED:
             dx *= tl.load(x_NX + x_offsets + F, mask=inside, other=0.0).to(tl.float32)
@@ -83,10 +82,18 @@ class LinearActivation(torch.autograd.Function):
         ctx.save_for_backward(x_ND, weight_XD, pre_NX)
         ctx.kind, ctx.bias_dtype = kind, None if bias_X is None else bias_X.dtype
         N, width = pre_NX.shape
-        F = width // 2 if kind in _GATED else width
+        F = width // 2 if kind in GATED else width
         y_NF = pre_NX.new_empty(N, F)
         _forward[(triton.cdiv(N, _ROWS), triton.cdiv(F, _COLUMNS))](
-            pre_NX, y_NF, N, F, KIND=_KINDS[kind], GATED=kind in _GATED, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4
+            pre_NX,
+            y_NF,
+            N,
+            F,
+            KIND=GATED.get(kind, kind),
+            GATED=kind in GATED,
+            ROWS=_ROWS,
+            COLUMNS=_COLUMNS,
+            num_warps=4,
         )
         return y_NF
 
@@ -100,7 +107,7 @@ class LinearActivation(torch.autograd.Function):
         partials_PX = torch.empty(programs, pre_NX.shape[1], dtype=torch.float32, device=dy_NF.device)
         _backward[(programs, column_blocks)](
             dy_NF, pre_NX, dpre_NX, partials_PX, N, F,
-            KIND=_KINDS[ctx.kind], GATED=ctx.kind in _GATED, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4,
+            KIND=GATED.get(ctx.kind, ctx.kind), GATED=ctx.kind in GATED, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4,
         )  # fmt: skip
         dbias_X = None if ctx.bias_dtype is None else sum_partials(partials_PX, ctx.bias_dtype)
         return dpre_NX @ weight_XD, dpre_NX.t() @ x_ND, dbias_X, None

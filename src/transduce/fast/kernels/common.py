@@ -1,9 +1,12 @@
-"""What several kernels use: sums over all tokens in two steps, and random masks for dropout that are not stored."""
+"""What several kernels use: early starts, sums over all tokens in two steps, masks for dropout that are not stored."""
+
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 _ROWS, _COLUMNS = 128, 16
 
@@ -13,6 +16,20 @@ def programs_for(device: torch.device) -> int:
     if device.type != "cuda":
         return 2  # Triton's interpreter
     return 4 * torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def early(device: torch.device) -> dict[str, Any]:
+    """Options that start a kernel while the one before it still runs (programmatic dependent launch), since Hopper."""
+    is_possible = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return {"EARLY": True, "launch_pdl": True} if is_possible else {"EARLY": False}
+
+
+@triton.jit
+def wait_for_inputs(EARLY: tl.constexpr):
+    """Wait until the kernel before this one has written its outputs, and let the next one start."""
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
 
 
 @triton.jit

@@ -17,7 +17,7 @@ from transduce.fast.kernels import HAS_TRITON
 from transduce.fast.kernels.packed_attention import attend_packed, split_adjacent_heads
 from transduce.models.model import Model
 from transduce.nn.embedding import Embedding
-from transduce.nn.feed_forward import FeedForward
+from transduce.nn.feed_forward import GATED, FeedForward
 from transduce.nn.layers import DecoderLayer, EncoderLayer, Residual
 from transduce.nn.linear import Linear
 from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
@@ -28,6 +28,7 @@ if HAS_TRITON:
     from transduce.fast.kernels.add_norm import AddNorm
     from transduce.fast.kernels.cross_entropy import smoothed_cross_entropy
     from transduce.fast.kernels.embed import Embed
+    from transduce.fast.kernels.few_rows import few_rows_linear, suits
     from transduce.fast.kernels.linear import LinearRelu
     from transduce.fast.kernels.pre_norm import AddResidual, PreNorm, add_then_norm
 
@@ -94,6 +95,8 @@ class FusedLinear(Linear):
     """The gradient of the bias is a matrix product, which is several times faster than torch's sum over rows."""
 
     def forward(self, x_ND: Tensor) -> Tensor:
+        if suits(x_ND, self.weight):
+            return few_rows_linear(x_ND, self.weight, self.bias)
         if self.bias is None:
             return F.linear(x_ND, self.weight)
         return LinearRelu.apply(x_ND, self.weight, self.bias, False)
@@ -103,7 +106,7 @@ class LinearWithoutBias(Linear):
     """The last projection of a sub-layer: the residual connection around it adds the bias."""
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        return F.linear(x_ND, self.weight)
+        return few_rows_linear(x_ND, self.weight) if suits(x_ND, self.weight) else F.linear(x_ND, self.weight)
 
 
 class FusedFeedForward(FeedForward):
@@ -111,7 +114,9 @@ class FusedFeedForward(FeedForward):
 
     def forward(self, x_ND: Tensor) -> Tensor:
         inner = self.inner
-        if self.activation != "relu":
+        if self.activation not in GATED and suits(x_ND, inner.weight):
+            y_NF = few_rows_linear(x_ND, inner.weight, inner.bias, self.activation)
+        elif self.activation != "relu":
             y_NF = LinearActivation.apply(x_ND, inner.weight, inner.bias, self.activation)
         elif inner.bias is not None:
             y_NF = LinearRelu.apply(x_ND, inner.weight, inner.bias, True)
@@ -161,6 +166,8 @@ class FusedResidual(Residual):
             return self._norm_first(x, sublayer, args, bias_D, p)
         x_ND, shortcut_ND = _branches(x)
         sublayer_ND, norm = sublayer(x_ND, *args), self.norm
+        if not torch.is_grad_enabled() and not self.training:
+            return add_then_norm(shortcut_ND, sublayer_ND, bias_D, *_norm_parameters(norm))[0]
         if bias_D is not None:
             return AddNorm.apply(shortcut_ND, sublayer_ND, bias_D, norm.weight, norm.bias, p, norm.eps)
         return norm(shortcut_ND + self.dropout(sublayer_ND))

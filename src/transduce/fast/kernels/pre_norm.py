@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transduce.fast.kernels.common import draw_seeds, dropout_scale, programs_for, sum_partials
+from transduce.fast.kernels.common import draw_seeds, dropout_scale, early, programs_for, sum_partials, wait_for_inputs
 
 _BLOCK = 1024
 
@@ -21,7 +21,9 @@ _BLOCK = 1024
 def _norm_forward(
     x_ND, sublayer_ND, bias_D, gain_D, shift_D, sum_ND, y_ND, mean_N, scale_N, tokens, epsilon,
     ADD: tl.constexpr, BIAS: tl.constexpr, RMS: tl.constexpr, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
+    wait_for_inputs(EARLY)
     rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D2)
     offsets = rows[:, None].to(tl.int64) * D + columns[None, :]
     inside = (rows < tokens)[:, None] & (columns < D)[None, :]
@@ -140,7 +142,7 @@ def _normalize(
     _norm_forward[(triton.cdiv(N, sizes["ROWS"]),)](
         x_ND, sublayer_ND if adds else x_ND, gain_D if bias_D is None else bias_D, gain_D,
         gain_D if rms else shift_D, sum_ND, y_ND, mean_N, scale_N, N, epsilon,
-        ADD=adds, BIAS=bias_D is not None, RMS=rms, **sizes,
+        ADD=adds, BIAS=bias_D is not None, RMS=rms, **sizes, **early(x_ND.device),
     )  # fmt: skip
     return sum_ND, y_ND, mean_N, scale_N
 

@@ -6,11 +6,14 @@
  * WIDE_PANELS   panels of a block of at most NARROW_ROWS rows
  * ROW(x)        16 activations of a row
  * DOT(sum, w, row, lane)  adds the products of CHANNELS * 4 weights with four activations: 4 * lane, ..., 4 * lane + 3
+ * DOT_TWO       the same for two lanes at once, instead of DOT
  */
 #if defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
 #elif defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
 #endif
 
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -65,6 +68,54 @@ static inline __m256i dot_avx2(__m256i sum, __m256i w, __m256i x) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 #endif
+
+#elif defined(__wasm_relaxed_simd__)
+/* The instruction takes signed weights; whether it takes activations as signed or as unsigned depends on the processor, and
+ * so it is compiled for both (wasm.py). With the fitting one, sums are exact.
+ */
+#ifdef UNSIGNED_ACTIVATIONS
+#define INSTRUCTIONS "WebAssembly dot product (unsigned)"
+enum { ZERO_POINT = 128 };
+#else
+#define INSTRUCTIONS "WebAssembly dot product (signed)"
+enum { ZERO_POINT = 0 };
+#endif
+enum { CHANNELS = 4, BLOCK_ROWS = 4, BLOCK_PANELS = 1, NARROW_ROWS = 2, WIDE_PANELS = 2 };
+typedef v128_t Vector;
+typedef v128_t Weights;
+typedef const int8_t *Row16;
+#define LOAD(p) wasm_v128_load(p)
+#define STORE(p, v) wasm_v128_store(p, v)
+#define WEIGHTS(p) wasm_v128_load(p)
+#define ROW(p) (p)
+#define DOT(sum, w, row, lane) wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, wasm_v128_load32_splat((row) + 4 * (lane)), sum)
+
+#elif defined(__wasm_simd128__)
+#define INSTRUCTIONS "WebAssembly SIMD"
+enum { CHANNELS = 4, ZERO_POINT = 0, BLOCK_ROWS = 2, BLOCK_PANELS = 1, NARROW_ROWS = 1, WIDE_PANELS = 2 };
+typedef struct { v128_t low, high; } Vector; /* two sums for each channel */
+typedef v128_t Weights;
+typedef const int8_t *Row16;
+#define LOAD(p) load_sums(p)
+#define STORE(p, v) store_sums(p, v)
+#define WEIGHTS(p) wasm_v128_load(p)
+#define ROW(p) (p)
+#define DOT_TWO(sum, w, next, row, lane) \
+    dot_wasm(sum, w, next, wasm_v128_load32_splat((row) + 4 * (lane)), wasm_v128_load32_splat((row) + 4 * (lane) + 4))
+static inline Vector load_sums(const int32_t *p) {
+    v128_t sums = wasm_v128_load(p), zero = wasm_i32x4_const_splat(0);
+    return (Vector){wasm_i32x4_shuffle(sums, zero, 0, 4, 1, 4), wasm_i32x4_shuffle(sums, zero, 2, 4, 3, 4)};
+}
+static inline void store_sums(int32_t *p, Vector v) {
+    wasm_v128_store(p, wasm_i32x4_add(wasm_i32x4_shuffle(v.low, v.high, 0, 2, 4, 6), wasm_i32x4_shuffle(v.low, v.high, 1, 3, 5, 7)));
+}
+/* The sum of two products is below 2^15, so the 16-bit sums do not overflow. */
+static inline Vector dot_wasm(Vector sum, v128_t w, v128_t next, v128_t x, v128_t next_x) {
+    v128_t low = wasm_i16x8_add(wasm_i16x8_extmul_low_i8x16(w, x), wasm_i16x8_extmul_low_i8x16(next, next_x));
+    v128_t high = wasm_i16x8_add(wasm_i16x8_extmul_high_i8x16(w, x), wasm_i16x8_extmul_high_i8x16(next, next_x));
+    return (Vector){wasm_i32x4_add(sum.low, wasm_i32x4_extadd_pairwise_i16x8(low)),
+                    wasm_i32x4_add(sum.high, wasm_i32x4_extadd_pairwise_i16x8(high))};
+}
 
 #else
 #define INSTRUCTIONS "portable C"

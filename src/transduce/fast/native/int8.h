@@ -74,17 +74,30 @@ INLINE void dot_block(const int R, const int P, const int8_t *x, Panels panels, 
             UNROLL for (int i = P; i < 4 * P; i++) __builtin_prefetch(panels.ahead + i * LINE);
         Row16 row[BLOCK_ROWS];
         UNROLL for (int r = 0; r < R; r++) row[r] = ROW(x + (size_t)r * K + k);
+#define CHANNELS_AT(v, lane) \
+    WEIGHTS(panels.weight + (size_t)(v / VECTORS) * PANEL * K + (lane * PANEL + v % VECTORS * CHANNELS) * 4)
 #define FOUR_INPUTS(lane)                                                                           \
     UNROLL for (int v = 0; v < V; v++) {                                                            \
-        size_t panel = (size_t)(v / VECTORS) * PANEL * K, channel = v % VECTORS * CHANNELS;         \
-        Weights w = WEIGHTS(panels.weight + panel + (lane * PANEL + channel) * 4);                  \
+        Weights w = CHANNELS_AT(v, lane);                                                           \
         UNROLL for (int r = 0; r < R; r++) sum[r][v] = DOT(sum[r][v], w, row[r], lane);             \
     }
+#define EIGHT_INPUTS(lane)                                                                          \
+    UNROLL for (int v = 0; v < V; v++) {                                                            \
+        Weights w = CHANNELS_AT(v, lane), next = CHANNELS_AT(v, (lane + 1));                        \
+        UNROLL for (int r = 0; r < R; r++) sum[r][v] = DOT_TWO(sum[r][v], w, next, row[r], lane);   \
+    }
+#ifdef DOT_TWO
+        EIGHT_INPUTS(0)
+        EIGHT_INPUTS(2)
+#else
         FOUR_INPUTS(0)
         FOUR_INPUTS(1)
         FOUR_INPUTS(2)
         FOUR_INPUTS(3)
+#endif
+#undef CHANNELS_AT
 #undef FOUR_INPUTS
+#undef EIGHT_INPUTS
     }
     int32_t sums[BLOCK_ROWS][MOST_PANELS * PANEL]; /* the compiler keeps them in registers */
     UNROLL for (int r = 0; r < R; r++)
@@ -261,6 +274,36 @@ INLINE float largest_of(const float *x, int n, float lowest, const int magnitude
         lowest = value > lowest ? value : lowest;
     }
     return lowest;
+}
+
+/* The sum of the lanes of a vector. */
+INLINE float sum_lanes(Floats lanes) {
+    UNROLL for (int half = LANES / 2; half > 0; half /= 2)
+        UNROLL for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
+    return lanes[0];
+}
+
+/* Sums are written with vectors, so that their order, on which rounding depends, is not left to the compiler. */
+static float sum_of(const float *x, int n) {
+    Floats lanes = {0};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) lanes += *(const Floats *)(x + i);
+    float total = sum_lanes(lanes);
+    for (; i < n; i++) total += x[i];
+    return total;
+}
+
+/* The sum of the squares of x - mean. */
+static float sum_of_squares(const float *x, int n, float mean) {
+    Floats lanes = {0};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        Floats from_mean = *(const Floats *)(x + i) - mean;
+        lanes += from_mean * from_mean;
+    }
+    float total = sum_lanes(lanes);
+    for (; i < n; i++) total += (x[i] - mean) * (x[i] - mean);
+    return total;
 }
 
 /* Quantise one row, add `zero_point` and pad it; returns its scale: x is about (q - zero_point) * scale. */

@@ -2,6 +2,8 @@
 
 import ctypes
 import threading
+from collections import deque
+from collections.abc import Iterator
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
@@ -27,7 +29,7 @@ from transduce.models.weight_tensors import module_arrays
 from transduce.models.weights_file import Arrays, Block, RawTensor
 from transduce.nn.rotary_rates import RotaryRates
 
-_PREFILL_TOKENS = 256
+_PREFILL_TOKENS = 128
 """Tokens of prompts that are processed at once."""
 _LEAST_POSITIONS = 128
 """Positions for which memory is reserved at first."""
@@ -133,6 +135,10 @@ class NativeLanguageModel:
         return f"native (8-bit, {self._library.instructions().decode()}, threads: {self._threads})"
 
     def start(self, prompts: Stream) -> list[_Text]:
+        return deque(self.start_steps(prompts), maxlen=1).pop()
+
+    def start_steps(self, prompts: Stream) -> Iterator[list[_Text]]:
+        """As `start`, in parts of a bounded number of tokens."""
         lengths, ids = prompts.segments.lengths_B.tolist(), prompts.ids_N.tolist()
         self._weights.require_positions(max(lengths, default=1))
         texts = [_Text(self._weights.model) for _ in lengths]
@@ -143,7 +149,9 @@ class NativeLanguageModel:
             text.length = length
         for start in range(0, len(rows), _PREFILL_TOKENS):
             self._process(rows[start : start + _PREFILL_TOKENS], max(lengths), None)
-        return texts
+            yield texts
+        if not rows:
+            yield texts
 
     def step(self, token_R: Tensor, state: list[_Text]) -> tuple[Tensor, list[_Text]]:
         logits_RV = np.empty((len(state), self._weights.model.vocabulary), np.float32)

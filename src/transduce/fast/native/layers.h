@@ -80,19 +80,14 @@ static void quantise(Worker worker, const float *x, const Linear *next, Batch *b
 }
 
 static void layer_norm(const Norm *norm, const float *x, float *y) {
-    float mean = 0, variance = 0;
-    for (int d = 0; d < norm->width; d++) mean += x[d];
-    mean /= norm->width;
-    for (int d = 0; d < norm->width; d++) variance += (x[d] - mean) * (x[d] - mean);
-    float scale = 1 / sqrtf(variance / norm->width + norm->epsilon);
+    float mean = sum_of(x, norm->width) / norm->width;
+    float scale = 1 / sqrtf(sum_of_squares(x, norm->width, mean) / norm->width + norm->epsilon);
     for (int d = 0; d < norm->width; d++) y[d] = (x[d] - mean) * scale * norm->gain[d] + norm->shift[d];
 }
 
 /* Root mean square norm, which neither centres nor shifts. */
 static void rms_norm(const Norm *norm, const float *x, float *y) {
-    float squares = 0;
-    for (int d = 0; d < norm->width; d++) squares += x[d] * x[d];
-    float scale = 1 / sqrtf(squares / norm->width + norm->epsilon);
+    float scale = 1 / sqrtf(sum_of_squares(x, norm->width, 0) / norm->width + norm->epsilon);
     for (int d = 0; d < norm->width; d++) y[d] = x[d] * scale * norm->gain[d];
 }
 
@@ -133,9 +128,9 @@ static void embed(const Model *model, const Input *input, int token, int positio
 
 /* Replace n scores by their softmax. */
 static void softmax(float *scores, int n) {
-    float max = largest_of(scores, n, -INFINITY, 0), total = 0;
+    float max = largest_of(scores, n, -INFINITY, 0);
     for (int i = 0; i < n; i++) scores[i] = exponential(scores[i] - max);
-    for (int i = 0; i < n; i++) total += scores[i];
+    float total = sum_of(scores, n);
     for (int i = 0; i < n; i++) scores[i] /= total;
 }
 
@@ -161,14 +156,23 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
                           float *scores, float *o) {
 #define KEY(p) at(positions->keys, positions->key_stride, positions, p)
 #define VALUE(p) at(positions->values, positions->value_stride, positions, p)
+#define VECTOR(p) (*(const Floats *)(p))
     float scale = 1 / sqrtf(d_k);
     int p = 0;
     for (; p + 4 <= n; p += 4) {
         const float *k0 = KEY(p), *k1 = KEY(p + 1), *k2 = KEY(p + 2), *k3 = KEY(p + 3);
         for (int h = 0; h < heads; h++, k0 += d_k, k1 += d_k, k2 += d_k, k3 += d_k) {
             const float *query = q + h * d_k;
-            float s0 = 0, s1 = 0, s2 = 0, s3 = 0, *score = scores + (size_t)h * n + p;
-            for (int i = 0; i < d_k; i++)
+            float *score = scores + (size_t)h * n + p;
+            Floats lanes0 = {0}, lanes1 = {0}, lanes2 = {0}, lanes3 = {0};
+            int i = 0;
+            for (; i + LANES <= d_k; i += LANES) {
+                Floats part = VECTOR(query + i);
+                lanes0 += part * VECTOR(k0 + i), lanes1 += part * VECTOR(k1 + i);
+                lanes2 += part * VECTOR(k2 + i), lanes3 += part * VECTOR(k3 + i);
+            }
+            float s0 = sum_lanes(lanes0), s1 = sum_lanes(lanes1), s2 = sum_lanes(lanes2), s3 = sum_lanes(lanes3);
+            for (; i < d_k; i++)
                 s0 += query[i] * k0[i], s1 += query[i] * k1[i], s2 += query[i] * k2[i], s3 += query[i] * k3[i];
             score[0] = s0 * scale, score[1] = s1 * scale, score[2] = s2 * scale, score[3] = s3 * scale;
         }
@@ -176,8 +180,11 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
     for (; p < n; p++) {
         const float *k = KEY(p);
         for (int h = 0; h < heads; h++, k += d_k) {
-            float sum = 0;
-            for (int i = 0; i < d_k; i++) sum += q[h * d_k + i] * k[i];
+            Floats lanes = {0};
+            int i = 0;
+            for (; i + LANES <= d_k; i += LANES) lanes += VECTOR(q + h * d_k + i) * VECTOR(k + i);
+            float sum = sum_lanes(lanes);
+            for (; i < d_k; i++) sum += q[h * d_k + i] * k[i];
             scores[(size_t)h * n + p] = sum * scale;
         }
     }
@@ -200,6 +207,7 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
     }
 #undef KEY
 #undef VALUE
+#undef VECTOR
 }
 
 /* Heads of 64 dimensions, which most models have, are compiled separately: loops of a known length are faster. */

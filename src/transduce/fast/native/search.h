@@ -4,7 +4,7 @@
 enum { CHUNK = 64 }; /* positions whose ancestors are copied at once */
 
 /* ((5 + length) / 6)^alpha */
-float EXPORT(length_penalty)(float length, float alpha) { return powf((5 + length) / 6, alpha); }
+float EXPORT(length_penalty)(float length, float alpha) { return (float)pow((5 + length) / 6, alpha); }
 
 /* Insert a candidate into the best `count`, which are sorted, if it is one of them. */
 static void insert(Candidate *best, int count, float log_prob, int token) {
@@ -51,17 +51,16 @@ static void project_rows(Worker worker, const Linear *projection, const int32_t 
             const float *row = logits + (size_t)(r - from) * LOGIT_PANELS * PANEL;
             const Job *job = batch->row[r].job;
             Candidate *best = candidates + r * count;
-            float max = largest_of(row, tokens, -INFINITY, 0), sum = 0;
+            float max = largest_of(row, tokens, -INFINITY, 0), terms[LOGIT_PANELS * PANEL];
             if (max > max_logit[r]) {
                 float scale = max_logit[r] == -INFINITY ? 0 : exponential(max_logit[r] - max);
                 logit_sum[r] = scale > 0 ? scale * (logit_sum[r] + (max_logit[r] - max) * exp_sum[r]) : 0;
                 exp_sum[r] *= scale;
                 max_logit[r] = max;
             }
-            for (int i = 0; i < tokens; i++) sum += exponential(row[i] - max_logit[r]);
-            exp_sum[r] += sum;
-            for (int i = 0; job->entropy && i < tokens; i++)
-                logit_sum[r] += exponential(row[i] - max_logit[r]) * (row[i] - max_logit[r]);
+            for (int i = 0; i < tokens; i++) terms[i] = exponential(row[i] - max_logit[r]);
+            exp_sum[r] += sum_of(terms, tokens);
+            for (int i = 0; job->entropy && i < tokens; i++) logit_sum[r] += terms[i] * (row[i] - max_logit[r]);
             uint32_t missing = job->missing[batch->row[r].hypothesis];
             int forced = job->forced[job->position], may_end = forced != ANY_BUT_END && !missing;
             int lowest = forced >= 0 ? forced : may_end ? EOS : EOS + 1;
@@ -124,14 +123,15 @@ static void finish(Job *job, int row, float log_prob, float score) {
 /* Number of candidates for the next tokens: of 2 * beam, at most `beam` end, so that enough remain to continue with. */
 static int candidate_count(int beam) { return beam > 1 ? 2 * beam : 1; }
 
-/* The entropy of a row's distribution, whose largest logit is `max` and whose softmax has the sum `total`. */
+/* Here and below, logarithms are of double precision and then rounded: those of single precision depend on the C library.
+ * The entropy of a row's distribution, whose largest logit is `max` and whose softmax has the sum `total`. */
 static float entropy(const Batch *batch, int r, int workers, float max, float total) {
     float weighted = 0;
     for (int i = r; i < workers * batch->count; i += batch->count) {
         float below = batch->max_logit[i] - max;
-        if (batch->exp_sum[i] > 0) weighted += expf(below) * (batch->logit_sum[i] + below * batch->exp_sum[i]);
+        if (batch->exp_sum[i] > 0) weighted += (float)exp(below) * (batch->logit_sum[i] + below * batch->exp_sum[i]);
     }
-    return logf(total) - weighted / total;
+    return (float)log(total) - weighted / total;
 }
 
 /* Extend a job's hypotheses by their best next tokens. Those alive are the rows r, r + 1, ... of the batch, each with `found`
@@ -148,8 +148,8 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int found) 
             float max = -INFINITY, total = 0;
             for (int i = 0; i < workers; i++) max = fmaxf(max, max_logit[i * R]);
             for (int i = 0; i < workers; i++)
-                if (exp_sum[i * R] > 0) total += exp_sum[i * R] * expf(max_logit[i * R] - max);
-            base[alive] = job->log_prob[w] - max - logf(total);
+                if (exp_sum[i * R] > 0) total += exp_sum[i * R] * (float)exp(max_logit[i * R] - max);
+            base[alive] = job->log_prob[w] - max - (float)log(total);
             if (job->entropy) job->entropy[t] = entropy(batch, r + alive, workers, max, total);
             hypothesis[alive++] = w;
         }

@@ -3,18 +3,28 @@
  * One step of decoding has hundreds of barriers. A waiting thread therefore spins instead of sleeping, but yields its
  * core after a while: on a busy machine, the thread that all others wait for may be queued for that core.
  */
+#include <stdint.h>
+
+typedef struct { int id, count; } Worker; /* number `id` of `count` */
+typedef void Task(Worker worker, void *arguments);
+
+#ifdef __wasm__
+/* A page's worker is one thread. */
+static void barrier(Worker worker) { (void)worker; }
+
+static void run_parallel(int threads, Task *task, void *arguments) {
+    (void)threads;
+    task((Worker){0, 1}, arguments);
+}
+#else
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdint.h>
 
 #ifndef SPINS
 #define SPINS 2000 /* checks before a waiting thread yields its core; tests set fewer */
 #endif
 enum { MAX_THREADS = 256, YIELDS = 2 * SPINS }; /* checks with yields before it sleeps */
-
-typedef struct { int id, count; } Worker; /* number `id` of `count` */
-typedef void Task(Worker worker, void *arguments);
 
 static struct {
     pthread_mutex_t caller;        /* held by the thread whose task runs */
@@ -104,6 +114,7 @@ static void run_parallel(int threads, Task *task, void *arguments) {
     barrier(worker);
     pthread_mutex_unlock(&pool.caller);
 }
+#endif
 
 /* The worker's part of n items: `first` up to `last`, which is not included. */
 static void split_work(Worker worker, int n, int *first, int *last) {

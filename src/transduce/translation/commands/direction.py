@@ -130,7 +130,7 @@ def target_language(
 
 def target_of_line(translator: "Translator", text: str, named: str | None, default: str | None) -> str | None:
     """The target language of a line that is typed: `named` by the user, otherwise by its language or the default."""
-    detected = detected_source(translator, text, named)
+    detected = detected_source(translator.languages, text, named, translator)
     return _target_of_detected(translator.languages, detected) if detected and not named else default
 
 
@@ -164,16 +164,19 @@ def sampled(rows: Iterator[tuple[str, Row]]) -> tuple[str, Iterator[tuple[str, R
     return "\n".join(text for text, _ in first[::step]), chain(first, rows)
 
 
-def detected_source(translator: "Translator", text: str, target: str | None) -> str | None:
+def detected_source(
+    model: ModelLanguages, text: str, target: str | None, translator: "Translator | None" = None
+) -> str | None:
     """The language of a text if it certainly is not the one that is expected, and is translated.
 
     Without a target language, the text is expected to be in the source language of the model's default direction.
     Raises a DataError if the text certainly is in a language that the model does not translate (to the target), and
-    warns if it probably is, or if the model reads one language only: its text may be of a kind of its own.
+    warns if it probably is, or if the model reads one language only: its text may be of a kind of its own. The score of
+    the `translator` decides about short texts.
     """
-    if translator.languages.source_tags:
+    if model.source_tags and translator:
         return translator.detect(text).language
-    directions, default = translator.directions, target or translator.default_to
+    directions, default = model.directions, target or model.default_to
     expected = {source: detected_code(source) for source, other in directions if default in (None, other)}
     codes = {detected_code(source): source for source, _ in reversed(directions)}
     found = Likelihoods(text)
@@ -182,7 +185,7 @@ def detected_source(translator: "Translator", text: str, target: str | None) -> 
     best = (
         found.best
         if all(map(found.excludes, expected.values()))
-        else _by_model_score(translator, text, found, expected, _SURE if target else _CLEAR)
+        else translator and _by_model_score(translator, text, found, expected, _SURE if target else _CLEAR)
     )
     if not best or len(codes) == 1:
         probabilities = found.probabilities(found.of)

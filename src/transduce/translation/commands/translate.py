@@ -305,7 +305,8 @@ def translate(
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     if not documents and not typed:
         sample, rows = sampled(rows)
-    to = target_language(translator.languages, inputs, from_, to, lambda: detected_source(translator, sample, named))
+    languages = translator.languages
+    to = target_language(languages, inputs, from_, to, lambda: detected_source(languages, sample, named, translator))
     if of_lines.needs_confidence:
         translator.calibration(to)
     if sys.stderr.isatty() or len(folders) > 1 or translator.engine_for(translator.config) is not translator.engine:

@@ -1,5 +1,6 @@
 """`transduce translate` for lines of text and rows of tables."""
 
+import gc
 import json
 import sys
 import time
@@ -7,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import islice, repeat
+from itertools import accumulate, islice, repeat, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ def translate_lines(
     """
     jsonl, min_confidence, confidence = options.jsonl, options.min_confidence, options.needs_confidence
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
+    gc.freeze()  # the objects of torch, which take 0.1 s to examine, stay out of later collections of garbage
     began = time.monotonic()
     with ExitStack() as stack:
         output = LineOutput()
@@ -60,7 +62,7 @@ def translate_lines(
         progress = stack.enter_context(
             ProgressBar(lambda: count_lines(inputs) if shard is None else len(shard), done, hidden)
         )
-        lines = _prompted(rows) if typed else rows
+        lines = _with_context(_prompted(rows) if typed else rows, inputs if translator.pipeline.context else [])
         first = done
         if shard is not None:
             lines, first = islice(lines, shard.start, shard.stop), shard.start + done
@@ -112,7 +114,7 @@ def explain_lines(
 
 def _translated(
     translator: "Translator",
-    rows: Iterator[tuple[str, Row]],
+    rows: Iterator[tuple[tuple[str, Row], str]],
     prefix: str,
     first_line: int,
     typed: bool,
@@ -121,19 +123,32 @@ def _translated(
 ) -> Iterator[tuple[tuple[str, Row], "Translations"]]:
     """Every text and its row with the translations; lines typed in a terminal are translated one by one."""
     if typed:
-        for number, (text, row) in enumerate(rows, start=first_line):
+        for number, ((text, row), before) in enumerate(rows, start=first_line):
             try:
                 to = typed_to(text) if typed_to else common["to"]
             except DataError as error:
                 log(str(error))
                 continue
-            (best,) = translator.stream([text], prefixes=[prefix], first_line=number, **common | {"to": to})
+            options = {**common, "to": to, "contexts": [before]}
+            (best,) = translator.stream([text], prefixes=[prefix], first_line=number, **options)
             yield (text, row), best
     else:
         kept: deque[tuple[str, Row]] = deque()  # rows that were read but not yet translated
-        ahead = _remember(rows, kept)
-        for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **common):
+        rows, others = tee(rows)
+        ahead, contexts = _remember((row for row, _ in rows), kept), (before for _, before in others)
+        options = {**common, "contexts": contexts}
+        for best in translator.stream(ahead, prefixes=repeat(prefix), first_line=first_line, **options):
             yield kept.popleft(), best
+
+
+def _with_context(rows: Iterable[tuple[str, Row]], inputs: Sequence[Input]) -> Iterator[tuple[tuple[str, Row], str]]:
+    """Rows with the text of the row before in the same input, for models with data.context."""
+    several = inputs if len(inputs) > 1 else []
+    starts = {*accumulate((count_lines([item]) or 0 for item in several), initial=0)}
+    before = ""
+    for number, (text, row) in enumerate(rows):
+        yield (text, row), "" if number in starts else before
+        before = text
 
 
 def _prompted(rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:

@@ -17,6 +17,13 @@ are written, or in capitals):
 - `address`: words that address a reader in the `formal` or the `informal` way. An entry with a capital does not count
   at the start of a sentence, where every word has one.
 
+- `numbers` and `negation`: what translation/checks.py looks for in a source, and in its output.
+  - `from_one`, `tens`, `others`: words of numbers, as patterns; `joints` are between the words of one number, `endings`
+    after it. `also`: words that may stand for a number in an output. `half`: words for a half.
+  - `times`: patterns of times, in which HOUR is a number up to twelve, with the minutes that are added to the hour.
+    `before_time`: what must be before a time in a source. `capital_nouns`: whether all nouns have a capital letter.
+  - `words`: those that negate; `also`: those that may do so in an output.
+
 `examples` are run as tests (tests/translation/test_rules.py).
 """
 

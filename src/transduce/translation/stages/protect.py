@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import cache
 
 from transduce.errors import ConfigError
+from transduce.files.languages import base_language
 from transduce.files.texts import require_list
 from transduce.tokenizers.symbols import SLOTS
-from transduce.translation.locale import localized, with_clear_times
+from transduce.translation.locale import localized, with_clear_times, with_english_times
 from transduce.translation.rules import common, pattern
 from transduce.translation.stages.normalize import Readable
 from transduce.translation.text import Context, Required, Span, Stage, Text, merge
@@ -53,6 +54,8 @@ class Protect(Stage):
         sources = known if context.locale else set()
         if self._uses_slots and sources == {"en"}:
             text = with_clear_times(text)
+        elif self._uses_slots and base_language(context.target) == "en":
+            text = with_english_times(text) if sources & {"de", "fr"} else text
         characters = text.characters
         spans = self.spans(characters, context)
         if self._uses_slots and len(spans) > len(SLOTS):

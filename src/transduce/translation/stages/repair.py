@@ -20,7 +20,7 @@ from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
-from transduce.tokenizers.symbols import BYTE_TOKEN, ESCAPE, SLOTS, SPACE_MARK, escape
+from transduce.tokenizers.symbols import BYTE_TOKEN, ESCAPE, SEPARATOR, SLOTS, SPACE_MARK, escape
 from transduce.translation.pipeline import Pipeline
 from transduce.translation.stages.search import Searches, token_spans
 from transduce.translation.text import Required, Segment
@@ -101,9 +101,11 @@ class Repairer:
         return changed
 
     def _copy(self, segment: Segment) -> list[int]:
-        """The source as an output: without the tag of a language, and the space before it."""
+        """The source as an output: without its context and the tag of a language, and the space before it."""
         pieces = self._source.pieces(segment.tokens)
         removed = {index for index, token in enumerate(segment.tokens) if token in self._tags}
+        separator = self._source.symbol_ids.get(SEPARATOR)
+        removed |= {*range(segment.tokens.index(separator))} if separator in segment.tokens else set()
         removed |= {index - 1 for index in removed if index and pieces[index - 1] == SPACE_MARK}
         tokens = [token for index, token in enumerate(segment.tokens) if index not in removed]
         if not isinstance(self._source, TokenizerPair):
