@@ -69,7 +69,7 @@ export class Library {
     const view = new DataView(this.call.memory.buffer);
     for (const [name, value] of Object.entries(fields)) {
       const at = address + this.of(`${type}.${name}`);
-      if (name === "epsilon" || name === "alpha") view.setFloat32(at, value, true);
+      if (name === "epsilon" || name === "alpha" || name === "embedding_scale") view.setFloat32(at, value, true);
       else view.setInt32(at, value, true);
     }
     return address;

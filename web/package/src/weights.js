@@ -5,7 +5,7 @@ import { EngineError } from "./wasm.js";
 const BYTES = { F64: 8, F32: 4, F16: 2, BF16: 2, I8: 1 };
 const MOST = 2 ** 24; // inputs or outputs of a layer, and tokens of a text
 const PAPER = { norm_type: ["layer"], activation: ["relu", "swish"], bias: [true], embedding: ["scaled"], tie_output: [true], share_positions: [true],
-  attention: ["scaled"], positions: ["sinusoidal", "learned", "marian"], norm: ["pre", "post"], decoder_cell: ["attention", "ssru"], source: ["text"] };
+  attention: ["scaled"], positions: ["sinusoidal", "learned", "marian"], norm: ["pre", "post"], decoder_cell: ["attention", "ssru"], source: ["text"], decoder_tag: [false] };
 const COUNTS = ["d_model", "d_ff", "num_heads", "encoder_layers", "decoder_layers", "max_positions"];
 
 /** The settings of a model card that the engine computes with; an error if it does not compute such a model. */
@@ -62,20 +62,25 @@ export class Weights {
     this.sourceVocabulary = settings.source_vocab_size ?? vocabulary;
     this.address = library.allocate(library.of("Model"));
     library.write("Model", this.address, {
-      vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first: settings.norm === "pre", swish: settings.activation === "swish",
-      ssru: this.ssru, alignment_layer: decoder_layers - (decoder_layers >= 6 ? 2 : 1),
+      vocabulary, width, heads, d_k, d_v, encoder_layers, decoder_layers, norm_first: settings.norm === "pre",
+      activation: library.constant(settings.activation === "swish" ? "SWISH" : "RELU"), ssru: this.ssru,
+      alignment_layer: decoder_layers - (decoder_layers >= 6 ? 2 : 1), start: library.constant("BOS"), embedding_scale: Math.sqrt(width),
     });
     const place = (field) => this.address + library.of(`Model.${field}`);
     this.#linear(place("projection"), this.#tensor("embedding.weight_VD", [vocabulary, width]), settings.output_bias ? this.#tensor("output.bias_V", [vocabulary]) : null);
-    if (settings.source_vocab_size == null) library.bytes(place("source_embedding"), library.of("Linear")).set(library.bytes(place("projection"), library.of("Linear")));
-    else this.#linear(place("source_embedding"), this.#tensor("source_weight_VD", [this.sourceVocabulary, width]), null);
+    this.inputs = ["source", "target"].map(place); // what tokens become before the first layer
+    const [source, target] = this.inputs.map((input) => input + library.of("Input.embedding"));
+    const share = (linear) => library.bytes(linear, library.of("Linear")).set(library.bytes(place("projection"), library.of("Linear")));
+    share(target);
+    if (settings.source_vocab_size == null) share(source);
+    else this.#linear(source, this.#tensor("source_weight_VD", [this.sourceVocabulary, width]), null);
     for (const stack of ["encoder", "decoder"]) {
       library.write("Model", this.address, { [stack]: this.#stack(stack, settings[`${stack}_layers`]) });
       if (settings.norm === "pre") this.#norm(place(`${stack}_norm`), `${stack}_norm`);
     }
     if (settings.positions === "learned") {
       const table = this.#tensor("embedding.positions.table_TD", [settings.max_positions, width]);
-      library.write("Model", this.address, { positions: this.#floats(table) });
+      this.#setPositions(this.#floats(table));
       this.#length = settings.max_positions;
     }
     this.requirePositions(Math.min(settings.max_positions, 256));
@@ -87,12 +92,16 @@ export class Weights {
     if (length <= this.#length) return;
     if (this.settings.positions === "learned" || length > MOST) throw new EngineError(`a text of ${length} tokens is longer than this model takes`);
     length = Math.max(length, 2 * this.#length);
-    const old = this.library.read("Model", this.address, "positions");
+    const old = this.library.read("Input", this.inputs[0], "positions");
     const table = this.library.allocate(4 * length * this.settings.d_model);
-    this.library.call.fill_positions(this.settings.positions === "marian", length, this.settings.d_model, table);
-    this.library.write("Model", this.address, { positions: table });
+    this.library.call.fill_positions(this.settings.positions === "marian", 0, length, this.settings.d_model, table);
+    this.#setPositions(table);
     if (old) this.library.free(old);
     this.#length = length;
+  }
+
+  #setPositions(positions) {
+    for (const input of this.inputs) this.library.write("Input", input, { positions });
   }
 
   #stack(name, layers) {
