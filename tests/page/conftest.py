@@ -10,7 +10,8 @@ import torch
 from helpers import small_model
 from pages import EXPERTS, TEXT, TIMEOUT, draw_figures, serve_page, settled, sync_api
 
-from transduce.inspect.inspection import Inspection, inspect_translation
+from transduce.inspect import inspection as inspection_module
+from transduce.inspect.inspection import Inspection
 from transduce.inspect.request import InspectionRequest
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import EOS, Tokenizer
@@ -38,13 +39,29 @@ def translator(page_translator: Translator) -> Translator:
 
 @pytest.fixture(scope="session")
 def inspection(translator: Translator) -> Inspection:
-    return inspect_translation(translator, InspectionRequest(text=TEXT))
+    return inspection_module.inspect_translation(translator, InspectionRequest(text=TEXT))
 
 
 @pytest.fixture(scope="session")
 def address(translator: Translator) -> Iterator[str]:
     with serve_page(translator) as address:
         yield address
+
+
+@pytest.fixture(scope="package", autouse=True)
+def inspected_once() -> Iterator[None]:
+    """The server and the tests inspect the same sentences, which takes seconds with the bundled model."""
+    compute, known = inspection_module.inspect_translation, {}
+
+    def inspect_once(translator: Translator, request: InspectionRequest) -> Inspection:
+        key = (id(translator), repr(request))
+        if key not in known:
+            known[key] = compute(translator, request)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inspection_module, "inspect_translation", inspect_once)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,8 @@ import pytest
 import torch
 from pages import expect, expect_state
 
-from transduce.inspect.inspection import Inspection, inspect_translation
+from transduce.inspect import inspection as inspection_module
+from transduce.inspect.inspection import Inspection
 from transduce.inspect.page import write_site
 from transduce.inspect.request import InspectionRequest
 from transduce.inspect.serialize import serialize
@@ -22,7 +23,7 @@ LEAST = 0.1
 
 
 def inspected(bundled: Translator, text: str) -> Inspection:
-    return inspect_translation(bundled, InspectionRequest(text=text, to="de"))
+    return inspection_module.inspect_translation(bundled, InspectionRequest(text=text, to="de"))
 
 
 def tokens_of(bundled: Translator, tokens: list[int], word: str) -> list[int]:

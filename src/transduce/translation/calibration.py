@@ -127,8 +127,9 @@ def _observations(translator: Translator, pairs: Sequence[tuple[str, str]], to: 
     config = replace(translator.config, nbest=1)
     lines = [translator.segments(source, to=to) for source in sources]
     segments = [segment for line in lines for segment in line]
-    results = iter(search_all(translator.engine_for(config), segments, config))
-    found = [[next(results) for _ in line] for line in lines]
+    results = search_all(translator.engine_for(config), segments, config)
+    remaining = iter(results)
+    found = [[next(remaining) for _ in line] for line in lines]
     searches = translator.translation_searches(lines, found, config, align=False)
     outputs = iter(run_searches(translator.repairing_engine(config), searches))
     evidence = iter(observe(translator.reader, translator.tokenizer, segments, [best for (best,) in results]))
