@@ -9,7 +9,9 @@ from transduce.models.registry import config_class
 from transduce.training.recipe import read_style
 
 FOLDER = Path(__file__).parent / "family"
-STYLES = ("paper", "gpt2", "llama", "bert", "t5", "bart", "marian", "vit", "whisper")
+STYLES = (
+    "paper", "gpt2", "llama", "mistral", "qwen3", "gemma", "bert", "t5", "bart", "marian", "m2m", "vit", "whisper",
+)  # fmt: skip
 WIDTH, BOX, GAP = 250, 26, 14
 COLOURS = {"norm": "#f2f0c8", "attention": "#fbe0c4", "feed": "#c9e4f3", "embedding": "#f6d3d8", "add": "#ffffff"}
 NORMS = {"layer": "layer norm", "rms": "RMSNorm"}
@@ -26,28 +28,34 @@ def blocks(config: Any) -> list[tuple[str, str]]:
     reads = inputs[getattr(config, "source", "text")]
     if reads == "embedding" and config.embedding == "scaled":
         reads = "embedding × √d"
-    added = {"sinusoidal": " + sinusoids", "learned": " + learned positions"}.get(config.positions, "")
+    sinusoids = dict.fromkeys(("sinusoidal", "fairseq"), " + sinusoids")
+    added = {**sinusoids, "learned": " + learned positions"}.get(config.positions, "")
     found = [("embedding", reads + (" + positions" if reads.startswith(("patches", "sound")) else added))]
     if config.embedding == "normalized":
         found.append(("norm", norm))
     causal = config.architecture == "decoder_only"
     how = {"rotary": ", rotary", "relative": ", relative bias"}.get(config.positions, "")
-    attention = ("causal " if causal else "") + "self-attention" + how + biases
+    window = ", window" if getattr(config, "window", None) else ""
+    attention = ("causal " if causal else "") + "self-attention" + how + window + biases
     sublayers = [("attention", attention)]
     if config.architecture == "encoder_decoder":
         sublayers.append(("attention", "cross-attention (decoder)" + biases))
     sublayers.append(("feed", f"feed-forward, {ACTIVATIONS[config.activation]}" + biases))
     for sublayer in sublayers:
-        pre = config.norm == "pre"
-        found += [("norm", norm), sublayer, ("add", "add")] if pre else [sublayer, ("add", "add"), ("norm", norm)]
-    return found + ([("norm", f"{norm} (after the last layer)")] if config.norm == "pre" else [])
+        orders = {
+            "post": [sublayer, ("add", "add"), ("norm", norm)],
+            "pre": [("norm", norm), sublayer, ("add", "add")],
+            "both": [("norm", norm), sublayer, ("norm", norm), ("add", "add")],
+        }
+        found += orders[config.norm]
+    return found + ([("norm", f"{norm} (after the last layer)")] if config.norm != "post" else [])
 
 
 def draw(style: str) -> str:
     """An SVG with the parts as boxes, the input at the bottom."""
     settings = {**read_style(style)["model"], **({"classes": 2} if style == "vit" else {})}
     config: Any = build(config_class(settings), settings, style)
-    parts, pre = blocks(config), config.norm == "pre"
+    parts, span = blocks(config), {"post": 2, "pre": 3, "both": 4}[config.norm]
     height = len(parts) * (BOX + GAP) + GAP
     described = html.escape(", ".join(label for _, label in parts))
     lines = [
@@ -62,7 +70,7 @@ def draw(style: str) -> str:
             f'text-anchor="middle">{html.escape(label)}</text>'
         )
         if kind == "add":  # the residual connection begins below the sub-layer, or below its norm if that comes first
-            below = top + (3 if pre else 2) * (BOX + GAP) - GAP // 2
+            below = top + span * (BOX + GAP) - GAP // 2
             lines.append(
                 f'<path d="M{WIDTH // 2} {below} H{WIDTH - 4} V{top + BOX // 2} h-6" fill="none" stroke="#555"/>'
             )

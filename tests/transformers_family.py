@@ -35,6 +35,20 @@ def llama(**more: Any) -> Any:
     return transformers.LlamaForCausalLM(config)
 
 
+def relative(style: str, **more: Any) -> Any:
+    """A relative of Llama, or M2M-100."""
+    names = {"mistral": "Mistral", "qwen3": "Qwen3", "gemma": "Gemma3", "m2m": "M2M100"}
+    if style == "m2m":
+        config = transformers.M2M100Config(**SMALL, **LAYERS, **WIDE, max_position_embeddings=16)
+        return transformers.M2M100ForConditionalGeneration(config)
+    config = getattr(transformers, f"{names[style]}{'Text' * (style == 'gemma')}Config")(
+        vocab_size=V, hidden_size=32, intermediate_size=48, num_hidden_layers=7, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=32, **more,
+        **{} if style == "qwen3" else {"sliding_window": 4},
+    )  # fmt: skip
+    return getattr(transformers, f"{names[style]}ForCausalLM")(config)
+
+
 def t5(**more: Any) -> Any:
     config = transformers.T5Config(
         vocab_size=V, d_model=32, d_kv=6, d_ff=48, num_layers=2, num_decoder_layers=3, num_heads=4, dropout_rate=0.0,

@@ -102,7 +102,7 @@ def test_commands_that_compute_nothing_do_not_import_torch(transduce: Any, train
         ("transduce translate --to ", ["de", "en", "fr"]),
         ("transduce translate -m nothing --to ", []),
         ("transduce train --preset ", ["tiny", "small", "base", "big"]),
-        ("transduce export --to ", ["hf", "ctranslate2", "argos", "onnx", "marian"]),
+        ("transduce export --to ", ["hf", "ctranslate2", "argos", "onnx", "marian", "web"]),
         ("transduce info -m ", ["run"]),
         ("transduce generate -m run/", ["run/model"]),
     ],

@@ -17,7 +17,13 @@ KINDS: list[dict[str, Any]] = [
     {"norm": "pre", "d_k": 5, "d_v": 3, "output_bias": True},
     {"positions": "marian", "activation": "swish"},
     {"positions": "fairseq", "norm": "pre", "decoder_tag": True},
-    {"positions": "learned", "share_positions": False, "embedding": "normalized", "activation": "gelu", "tie_output": False},
+    {
+        "positions": "learned",
+        "share_positions": False,
+        "embedding": "normalized",
+        "activation": "gelu",
+        "tie_output": False,
+    },
     {"decoder_cell": "ssru"},
     {"decoder_cell": "ssru", "norm": "pre", "decoder_layers": 3},
 ]

@@ -152,7 +152,12 @@ def test_a_vocabulary_of_sentencepiece_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "file", "change", "message"),
     [
-        ("mbart", "tokenizer_config.json", {"tokenizer_class": "MBartTokenizer"}, "the tokenizer MBartTokenizer cannot"),
+        (
+            "mbart",
+            "tokenizer_config.json",
+            {"tokenizer_class": "MBartTokenizer"},
+            "the tokenizer MBartTokenizer cannot",
+        ),
         ("nllb", "tokenizer_config.json", {"legacy_behaviour": True}, "legacy_behaviour = True cannot be imported"),
         ("m2m_100", "tokenizer_config.json", {"language_codes": "wmt21"}, "language_codes = 'wmt21' cannot be"),
         ("m2m_100", "config.json", {"pad_token_id": 3}, "pad_token_id = 3 cannot be imported, only 1"),

@@ -34,9 +34,10 @@ def test_commands(folder: Path, transduce: Any) -> None:
     assert outputs[0] == outputs[1] != ""
     message = complaint(transduce("translate", "-m", "ours", "--to", "de", "Hi", cwd=folder))
     assert message == "line 1: the language of the text is not certain; name it (--from, or source)"
-    assert "any of 6 languages to any of 6 (ast, de, en, fr, zh-Hans, zh-Hant)" in transduce(
-        "info", "-m", "ours", cwd=folder
-    ).out
+    assert (
+        "any of 6 languages to any of 6 (ast, de, en, fr, zh-Hans, zh-Hant)"
+        in transduce("info", "-m", "ours", cwd=folder).out
+    )
     message = complaint(transduce("export", "-m", "ours", "--to", "ctranslate2", "--out", "x", cwd=folder))
     assert message == "ours: CTranslate2 has no models with model.decoder_tag = true, only false"
     with serve_in_thread([("nllb", Translator.load(folder / "ours", engine="plain", beam=1))]) as (url, _):

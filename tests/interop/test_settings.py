@@ -58,6 +58,10 @@ TYPES: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "bert": (
         "BertConfig", ["BertForMaskedLM", "BertForSequenceClassification"], {**SIZES, "max_position_embeddings": 20},
     ),
+    "distilbert": (
+        "DistilBertConfig", ["DistilBertForMaskedLM"],
+        {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 20},
+    ),
     "xlm-roberta": (
         "XLMRobertaConfig", ["XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification"],
         {**SIZES, "max_position_embeddings": 24},
@@ -273,8 +277,14 @@ def test_random_settings(kind: str, tokenizer: Any, tmp_path: Path) -> None:
         ("qwen2", {}, None),
         ("qwen3", {"attention_bias": True}, None),
         ("gemma3_text", {}, None),
-        ("gemma3_text", {"final_logit_softcapping": 30.0}, "config.json: final_logit_softcapping = 30.0 is not a known"),
+        (
+            "gemma3_text",
+            {"final_logit_softcapping": 30.0},
+            "config.json: final_logit_softcapping = 30.0 is not a known",
+        ),
         ("xlm-roberta", {}, None),
+        ("distilbert", {}, None),
+        ("distilbert", {"tie_word_embeddings": False}, None),
         ("bert", {"is_decoder": True}, "config.json: is_decoder = true cannot be imported, only false"),
         ("roberta", {"hidden_act": "gelu_new"}, "config.json: hidden_act = 'gelu_new' cannot be imported, only gelu"),
         ("vit", {"image_size": [8, 12]}, None),
@@ -319,12 +329,11 @@ def test_every_type_is_tested() -> None:
     assert TYPES.keys() == CONVERTERS.keys() - {"transformer"}
 
 
-@pytest.mark.parametrize("name", ["DistilBertModel", "ElectraModel", "DebertaV2Model", "BertForTokenClassification"])
+@pytest.mark.parametrize("name", ["ElectraModel", "DebertaV2Model", "BertForTokenClassification"])
 def test_other_models_are_named(name: str, tokenizer: Any, tmp_path: Path) -> None:
     """Before the tokenizer is read, which is missing here."""
-    kinds = {"DistilBertModel": "distilbert", "ElectraModel": "electra", "DebertaV2Model": "deberta-v2"}
-    sizes = {"dim": 16, "hidden_dim": 16, "n_layers": 1, "n_heads": 2} if "Distil" in name else SIZES
-    config = transformers.AutoConfig.for_model(kinds.get(name, "bert"), vocab_size=20, **sizes)
+    kinds = {"ElectraModel": "electra", "DebertaV2Model": "deberta-v2"}
+    config = transformers.AutoConfig.for_model(kinds.get(name, "bert"), vocab_size=20, **SIZES)
     getattr(transformers, name)(config).save_pretrained(tmp_path / "original")
     with pytest.raises(ModelError) as failed:
         import_model(tmp_path / "original", tmp_path / "ours")

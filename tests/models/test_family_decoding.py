@@ -1,12 +1,13 @@
 """Members of the family, token by token with a KV cache, against their complete forward pass."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers_family import bart, gpt2, llama, marian, ours_of, t5, texts
+from transformers_family import bart, gpt2, llama, marian, ours_of, relative, t5, texts
 from transformers_models import assert_close, randomized
 
 from transduce.data.batch import Batch, Stream
@@ -15,7 +16,7 @@ from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.segments import pack_tokens
 
 
-@pytest.mark.parametrize("make", [gpt2, llama])
+@pytest.mark.parametrize("make", [gpt2, llama, partial(relative, "mistral"), partial(relative, "gemma")])
 @pytest.mark.parametrize("lengths", [[7, 3, 9], [4, 4], [1, 5], [1, 1]])
 def test_generation_with_a_prefilled_cache(make: Callable[[], Any], lengths: list[int], tmp_path: Path) -> None:
     """Prompts of different lengths, then some tokens; rows are copied and removed on the way."""

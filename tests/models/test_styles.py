@@ -1,7 +1,7 @@
 """Each style against the model that transformers' is converted to."""
 
 import pytest
-from transformers_family import bart, gpt2, llama, marian, t5_untied
+from transformers_family import bart, gpt2, llama, marian, relative, t5_untied
 from transformers_models import randomized
 
 from transduce.config import build, to_table
@@ -11,20 +11,23 @@ from transduce.training.recipe import read_style
 
 FAMILY_SETTINGS = (
     "architecture", "norm", "norm_type", "activation", "positions", "bias", "embedding", "tie_output",
-    "share_positions", "source",
+    "share_positions", "source", "qk_norm", "decoder_tag",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("style", ["gpt2", "llama", "t5", "bart", "marian"])
+@pytest.mark.parametrize("style", ["gpt2", "llama", "mistral", "qwen3", "gemma", "t5", "bart", "marian", "m2m"])
 def test_a_style_is_what_its_converter_gives(style: str) -> None:
     """All settings but the sizes are equal."""
     tied = {"tie_word_embeddings": True}
     makers = {"gpt2": gpt2, "llama": lambda: llama(**tied), "t5": t5_untied, "bart": bart, "marian": marian}
+    makers |= {name: lambda name=name: relative(name, **tied) for name in ("mistral", "qwen3", "gemma", "m2m")}  # type: ignore[misc]
     theirs = randomized(makers[style]())
     config, _ = convert(theirs.config.to_dict(), theirs.state_dict())
     wanted = read_style(style)["model"]
     given = to_table(config)
     if style == "marian":  # its sinusoids, whose halves lie side by side, are imported as a table
         given["positions"] = "sinusoidal"
+    if style == "m2m":  # a vocabulary with tags of languages tells it
+        given["decoder_tag"] = True
     complete = to_table(build(config_class(wanted), wanted, style))
     assert {name: given.get(name) for name in FAMILY_SETTINGS} == {name: complete.get(name) for name in FAMILY_SETTINGS}

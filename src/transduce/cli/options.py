@@ -130,7 +130,21 @@ StyleOption = Annotated[
     str | None,
     choice_option(
         "Member of the family: {}.",
-        *("paper", "gpt2", "llama", "bert", "t5", "bart", "marian", "vit", "whisper"),
+        *(
+            "paper",
+            "gpt2",
+            "llama",
+            "mistral",
+            "qwen3",
+            "gemma",
+            "bert",
+            "t5",
+            "bart",
+            "marian",
+            "m2m",
+            "vit",
+            "whisper",
+        ),
     ),
 ]
 

@@ -175,7 +175,7 @@ class ModelLanguages:
         """Our code of a language that a request may call by the model's name for it, or by another code."""
         if name is None or not self.names or name in self.names:
             return name
-        codes = [code for code, own in self.names.items() if name.replace("-", "_") == own]
+        codes = [code for code, other in self.names.items() if name.replace("-", "_") == other]
         codes = codes or [code for code in self.names if base_language(code) == base_language(name)]
         if len(codes) > 1:
             raise DataError(f"{name} is several languages of this model; choose {' or '.join(codes)}")

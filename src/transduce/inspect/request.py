@@ -51,18 +51,20 @@ def can_inspect(translator: Translator) -> bool:
     """Whether a translator can be inspected: its model must be one model with cross-attention, and torch be there."""
     model = translator.any_model
     attends = getattr(model.config, "decoder_cell", "attention") == "attention"
+    attends = attends and not getattr(model.config, "decoder_tag", False)
     return find_spec("torch") is not None and attends and model.aligns and model.config.architecture != "ensemble"
 
 
 def inspected_model(translator: Translator) -> "Model":
     """The model of a translator; a ModelError if it cannot be inspected."""
     model = translator.model
-    cell = getattr(model.config, "decoder_cell", "attention")
     if not can_inspect(translator):
         kind = f"of the architecture {model.config.architecture}"
-        raise ModelError(
-            f"models {kind if cell == 'attention' else f'with model.decoder_cell = {cell}'} cannot be inspected"
-        )
+        if (cell := getattr(model.config, "decoder_cell", "attention")) != "attention":
+            kind = f"with model.decoder_cell = {cell}"
+        elif getattr(model.config, "decoder_tag", False):
+            kind = "with model.decoder_tag = true"
+        raise ModelError(f"models {kind} cannot be inspected")
     return model
 
 

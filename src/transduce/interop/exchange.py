@@ -26,6 +26,8 @@ from transduce.models.model import Model
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
 
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "swish": "swish"}
+"""The names of activations in transformers, by ours."""
 CARD = "transduce.json"
 """File of an export with the card of the original, by which `transduce import` restores the model exactly."""
 ORIGINAL_NOTES = "## The original model"

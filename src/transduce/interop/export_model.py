@@ -94,7 +94,8 @@ def export_model(
     try:
         model = exporter.check(saved.model)
         tagged = bool(facts.get("tagged"))
-        languages = sorted({code for pair in directions_of(facts) for code in pair}) if tagged else []
+        sides = slice(None) if facts.get("source_tags") else slice(1, None)  # only target languages have tags
+        languages = sorted({code for pair in directions_of(facts) for code in pair[sides]}) if tagged else []
         vocabulary = export_vocabulary(saved.tokenizer, languages)
     except ModelError as error:
         raise ModelError(f"{folder}: {error}") from None

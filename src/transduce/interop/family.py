@@ -59,6 +59,7 @@ def type_table(kind: str) -> dict[str, Any]:
     joined = {name: {**base.get(name, {}), **table.get(name, {})} for name in _JOINED}
     for removed in table.get("removed", []):
         joined["read"].pop(removed, None)
+        joined["fields"] = {ours: theirs for ours, theirs in joined["fields"].items() if theirs != removed}
     groups = [*tables["ignored"], *base.get("ignored", []), *table.get("ignored", [])]
     return {**base, **table, **joined, "ignored": {name for group in groups for name in group["names"]}}
 
@@ -129,6 +130,11 @@ class _Weights:
             raise ModelError(f"it has no weight {name}, which its settings require")
         self._used.add(name)
         return self._weights[name]
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Replace parts of names."""
+        for theirs, name in names.items():
+            self._weights = {old.replace(theirs, name): x for old, x in self._weights.items()}
 
     def find(self, name: str) -> Tensor:
         """The weight, or a zero if there is none."""
@@ -304,7 +310,8 @@ def _bert(settings: Settings, weights: _Weights) -> Converted:
     masked = f"{head}.bias" in weights or f"{head}.decoder.bias" in weights
     offset = settings["pad_token_id"] + 1 if roberta else 0  # its first positions are for padding
     table_TD = weights["embeddings.position_embeddings.weight"][offset:]
-    segment_D = weights["embeddings.token_type_embeddings.weight"][0]
+    segments = "embeddings.token_type_embeddings.weight"
+    segment_D = weights[segments][0] if segments in weights else torch.zeros(table_TD.shape[1])
     if table_TD.shape[1:] != segment_D.shape:
         raise ModelError("the embeddings of positions and segments have different widths")
     embedding_VD, output = weights["embeddings.word_embeddings.weight"], {}
@@ -333,6 +340,12 @@ def _bert(settings: Settings, weights: _Weights) -> Converted:
         ours |= weights.take([("head.pooler", (pooler,))])
         ours |= {"head.weight_CD": weights[f"{classes}.weight"], "head.bias_C": weights[f"{classes}.bias"]}
     return config, ours
+
+
+def _distilbert(settings: Settings, weights: _Weights) -> Converted:
+    """DistilBERT: BERT with other names, and without segments."""
+    weights.rename(type_table("distilbert")["renamed"])
+    return _bert({**settings, "hidden_act": settings["activation"]}, weights)
 
 
 def _vit(settings: Settings, weights: _Weights) -> Converted:
@@ -532,13 +545,13 @@ def opus_sinusoids(length: int, d_model: int) -> Tensor:
 
 
 CONVERTERS: dict[str, Callable[[Settings, _Weights], Converted]] = {
-    "bart": _bart, "bert": _bert, "gemma3_text": _llama, "gpt2": _gpt2, "llama": _llama, "m2m_100": _m2m, "marian": _marian, "mbart": _bart,
-    "mistral": _llama, "qwen2": _llama, "qwen3": _llama, "roberta": _bert, "t5": _t5, "transformer": _marian, "vit": _vit, "whisper": _whisper,
-    "xlm-roberta": _bert,
+    "bart": _bart, "bert": _bert, "distilbert": _distilbert, "gemma3_text": _llama, "gpt2": _gpt2, "llama": _llama,
+    "m2m_100": _m2m, "marian": _marian, "mbart": _bart, "mistral": _llama, "qwen2": _llama, "qwen3": _llama,
+    "roberta": _bert, "t5": _t5, "transformer": _marian, "vit": _vit, "whisper": _whisper, "xlm-roberta": _bert,
 }  # fmt: skip
 """The type in `config.json`, and its converter."""
 LANGUAGE_MODELS = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma3_text")
-MASKED_MODELS = ("bert", "roberta", "xlm-roberta")
+MASKED_MODELS = ("bert", "distilbert", "roberta", "xlm-roberta")
 _PREFIXES = {
     "gpt2": "transformer.", "t5": "",
     **dict.fromkeys(("llama", "bart", "marian", "transformer", "whisper", "m2m_100", "mbart"), "model."),

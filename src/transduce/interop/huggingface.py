@@ -16,6 +16,7 @@ from transduce.errors import ModelError
 from transduce.files.languages import is_language_code
 from transduce.interop import multilingual_export
 from transduce.interop.exchange import (
+    ACTIVATIONS,
     SOURCE_EMBEDDING,
     Consumer,
     Exported,
@@ -30,7 +31,6 @@ from transduce.interop.exchange import (
     write_json,
 )
 from transduce.interop.family import complete_settings, opus_sinusoids
-from transduce.interop.multilingual_export import ACTIVATIONS
 from transduce.interop.vocabulary import read_json, read_tokenizer
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import read_notes

@@ -28,8 +28,8 @@ def require_known_tags(kind: str, options: Mapping[str, Any]) -> None:
     name = options.get("tokenizer_class")
     if kind in MULTILINGUAL and name and not str(name).startswith(_TOKENIZERS):
         raise ModelError(
-            f"tokenizer_config.json: the tokenizer {name!s:.40} cannot be imported; those of M2M-100, NLLB and mBART-50 "
-            "can, which begin every text with the tag of its language"
+            f"tokenizer_config.json: the tokenizer {name!s:.40} cannot be imported; those of M2M-100, NLLB and mBART-50"
+            " can, which begin every text with the tag of its language"
         )
     for setting, value in _OPTIONS.items():
         if kind in MULTILINGUAL and options.get(setting) not in (None, value):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.errors import ModelError
-from transduce.interop.exchange import Exported, require_exportable, transformers_weights, write_json
+from transduce.interop.exchange import ACTIVATIONS, Exported, require_exportable, transformers_weights, write_json
 from transduce.interop.imported_tokenizers import ImportedTokenizer, LibraryTokenizer, SentencePiecePair
 from transduce.interop.multilingual import token_of
 from transduce.models.encoder_decoder import EncoderDecoder
@@ -17,7 +17,6 @@ from transduce.models.weight_tensors import save_tensors
 from transduce.nn.positions import FAIRSEQ_OFFSET
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD
 
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "swish": "swish"}
 _BATCH = 16
 _CLASSES = {"m2m_100": "M2M100ForConditionalGeneration", "mbart": "MBartForConditionalGeneration"}
 
@@ -74,7 +73,8 @@ def _write_settings(exported: Exported, folder: Path, kind: str, tokenizer: Impo
         f"{side}_{name}": value
         for side in ("encoder", "decoder")
         for name, value in (
-            ("layers", getattr(config, f"{side}_layers")), ("attention_heads", config.num_heads), ("ffn_dim", config.d_ff)
+            ("layers", getattr(config, f"{side}_layers")), ("attention_heads", config.num_heads),
+            ("ffn_dim", config.d_ff),
         )
     }  # fmt: skip
     settings = {

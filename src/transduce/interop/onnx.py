@@ -20,6 +20,7 @@ from torch import Tensor
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.interop.exchange import (
+    ACTIVATIONS,
     CARD,
     SOURCE_EMBEDDING,
     Consumer,
@@ -31,7 +32,7 @@ from transduce.interop.exchange import (
     transformers_weights,
 )
 from transduce.interop.family import complete_settings
-from transduce.interop.huggingface import ACTIVATIONS, marian_order, source_order, their_ids, write_settings
+from transduce.interop.huggingface import marian_order, source_order, their_ids, write_settings
 from transduce.interop.vocabulary import read_tokenizer
 from transduce.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transduce.models.folder import read_card, read_notes

@@ -162,7 +162,7 @@ class EncoderDecoder(Transformer):
 
     @property
     def captures(self) -> bool:
-        """See `Model`: not if the shapes depend on the batch: frames of recordings, tags, attention on a padded grid."""
+        """See `Model`: not if the shapes depend on the batch: frames of sound, tags, attention on a padded grid."""
         return self.config.source != "audio" and not self.config.decoder_tag and self.config.packs_attention
 
     def layers(self) -> Iterable[nn.Module]:

@@ -44,7 +44,7 @@ _SINUSOIDS = {"sinusoidal": sinusoids, "marian": marian_sinusoids, "fairseq": fa
 
 
 class Positions(nn.Module):
-    """A table of position vectors: the paper's sinusoids, those of Marian or fairseq, or learned ones (Table 3, row E)."""
+    """A table of position vectors: sinusoids of the paper, Marian or fairseq, or learned ones (Table 3, row E)."""
 
     table_TD: Tensor
 
@@ -72,8 +72,9 @@ class Positions(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Rotary positions (Su et al., 2021): a query or key at position t is rotated by the angles t / base^(2i/d_k), whose
-    rates later models scale (`RotaryRates`).
+    """Rotary positions (Su et al., 2021): a query or key at position t is rotated by the angles t / base^(2i/d_k).
+
+    Later models scale the rates (`RotaryRates`).
 
     The product of a rotated query and a rotated key depends only on the distance of their positions. Dimension i is
     rotated together with dimension i + d_k / 2, as in Llama.

@@ -34,7 +34,7 @@ class ServedModel:
         )
 
     def target(self, target: str, source: str = AUTO) -> str | None:
-        """The target language that the translator needs, if it has several, with the source if it reads that as well."""
+        """The target language that the translator needs, if it has several, with the source if it reads that too."""
         if not self.translator.tagged:
             return None
         return TargetLanguage(target, source) if self.translator.languages.source_tags and source != AUTO else target

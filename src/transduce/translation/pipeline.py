@@ -108,9 +108,9 @@ class Pipeline:
         """`by_sentence`: whether every sentence is a segment; otherwise, a line is one if it is not too long.
 
         `directions` are empty if they are not known. `tagged`: whether a tag of the target language begins every
-        source, as in multilingual models; `source_tags`: whether one of the source language follows. `uses_slots`, `knows_formality`: whether the model was trained with slots,
-        and with symbols of formality. `aligns`: whether outputs can be aligned. `truecases`: whether sentences in
-        capitals or title case get ordinary capitals.
+        source, as in multilingual models; `source_tags`: whether one of the source language follows. `uses_slots`,
+        `knows_formality`: whether the model was trained with slots, and with symbols of formality. `aligns`: whether
+        outputs can be aligned. `truecases`: whether sentences in capitals or title case get ordinary capitals.
         `context`: whether the model reads the sentence before.
         `longest_prefix` is the maximum number of tokens of an output's prefix, None if there is no limit.
         """

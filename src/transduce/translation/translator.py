@@ -227,11 +227,11 @@ class Translator(Loaded):
     ) -> list[list[Translation]]:
         """Translate each text of a list; return its n best translations with scores, best first.
 
-        `to`, `source` and `options` are as in `translate`. Every sentence of an output starts with its text's prefix. A text
-        longer than `max_source_length` is split and translated in segments, or, with long="refuse", raises a DataError
-        with its line number, counted from `first_line`. The translation of an empty text is empty. `align` adds to each
-        token the source token that it is aligned with. `confidence` adds the confidence of outputs and words, for
-        which the model must be calibrated (`transduce calibrate`).
+        `to`, `source` and `options` are as in `translate`. Every sentence of an output starts with its text's prefix. A
+        text longer than `max_source_length` is split and translated in segments, or, with long="refuse", raises a
+        DataError with its line number, counted from `first_line`. The translation of an empty text is empty. `align`
+        adds to each token the source token that it is aligned with. `confidence` adds the confidence of outputs and
+        words, for which the model must be calibrated (`transduce calibrate`).
         """
         split_options(options, "hypotheses")
         require_list(texts, "texts")
@@ -320,7 +320,8 @@ class Translator(Loaded):
     ) -> list[PairScore]:
         """The log-probability of each target given its source; a pair is scored as a whole, however long it is.
 
-        `to` and `source` are as in `translate`. Protected spans that both sides have are in slots if the model was trained with them.
+        `to` and `source` are as in `translate`. Protected spans that both sides have are in slots if the model was
+        trained with them.
         """
         require_texts(sources, "sources")
         require_texts(targets, "targets")

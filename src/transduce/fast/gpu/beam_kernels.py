@@ -113,7 +113,7 @@ def advance(
     PART: tl.constexpr, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr,
     ANY_BUT_END: tl.constexpr, EARLY: tl.constexpr, BEGIN: tl.constexpr,
 ):  # fmt: skip
-    """Extend the hypotheses of one slot by their best next tokens; the first BEGIN count neither in scores nor lengths."""
+    """Extend the hypotheses of a slot by their best next tokens; scores and lengths leave out the first BEGIN ones."""
     wait_for_inputs(EARLY)
     slot = tl.program_id(0)
     job_id = tl.load(job_id_S + slot)
@@ -149,7 +149,6 @@ def advance(
         value = tl.where(allowed, value, float("-inf"))
         value = tl.reshape(value + chosen_gain[:, None], (C2 * PART,))
         index = tl.arange(0, C2 * PART)
-
         finished_score = tl.load(finished_score_R + rows, mask=row < W, other=float("inf"))
         finished_log_prob = tl.load(finished_log_prob_R + rows, mask=row < W, other=0.0)
         next_alive = tl.full((W2,), float("-inf"), tl.float32)
@@ -178,8 +177,8 @@ def advance(
                     tl.store(finished_RP + (slot * W + worst_at) * positions + position, tokens, mask=position < t)
                     tl.store(finished_length_R + slot * W + worst_at, t)
             elif kept < W:
-                begins = (t < BEGIN) & (log_prob > float("-inf"))
-                next_alive = tl.where(row == kept, tl.where(begins, 0.0, log_prob), next_alive)
+                log_prob = tl.where((t < BEGIN) & (log_prob > float("-inf")), 0.0, log_prob)
+                next_alive = tl.where(row == kept, log_prob, next_alive)
                 next_token = tl.where(row == kept, best_token, next_token)
                 parent = tl.where(row == kept, parent_row, parent)
                 still = tl.sum(tl.where(row == parent_row, missing, 0), 0) & ~_symbol_bit(best_token, symbols)

@@ -48,9 +48,17 @@ class SlotCache:
         )  # a NaN in a row not yet written would not become zero when it is multiplied by a weight of zero
         return cls(self_kv, cross_kv, ancestor_RP, position_R, source_length_S, source_capacity, d_v)
 
-    def attend_self(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, score_bias_RHT: Tensor | None = None) -> Tensor:
-        """See `KVCache`; the engine refuses models that add a bias to scores."""
+    def attend_self(
+        self,
+        q_RHK: Tensor,
+        k_RHK: Tensor,
+        v_RHK: Tensor,
+        score_bias_RHT: Tensor | None = None,
+        window: int | None = None,
+    ) -> Tensor:
+        """See `KVCache`; the engine refuses models that add a bias to scores, or attend to a window."""
         assert score_bias_RHT is None
+        assert window is None
         beam = len(self.position_R) // len(self.source_length_S)
         return attend_self(q_RHK, k_RHK, v_RHK, self.self_kv, self.ancestor_RP, self.position_R, beam)
 

@@ -163,7 +163,8 @@ class Weights(ModelWeights):
         self.model = Model(
             vocabulary, config.d_model, config.num_heads, d_k, d_v,
             config.encoder_layers, config.decoder_layers, config.norm == "pre",
-            ACTIVATIONS.index(config.activation), self._has_ssru, config.alignment_layer, EOS if config.decoder_tag else BOS,
+            ACTIVATIONS.index(config.activation), self._has_ssru, config.alignment_layer,
+            EOS if config.decoder_tag else BOS,
             math.sqrt(config.d_model) if config.embedding == "scaled" else 1.0,
         )  # fmt: skip
         projection = embedding if config.tie_output else arrays["output.weight_VD"]
