@@ -1,7 +1,8 @@
 """Searches again for outputs that lost a number, a time, a negation or the spelling of a name of their source.
 
 The outputs of a wider search are tried first, unless only names are misspelt. If none of them keeps what the best
-output lost, times, large numbers and names are put into slots. An output that cannot be mended stays as it is; `lost_words` reports what it lacks.
+output lost, times, large numbers and names are put into slots. An output that cannot be mended stays as it is;
+`lost_words` reports what it lacks.
 """
 
 from collections.abc import Sequence
