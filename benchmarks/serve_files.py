@@ -203,6 +203,8 @@ async def send(port: int, process: int, name: str, seconds: float) -> dict[str, 
         outcome = f"{body['state']}, {body['done']} of {body['total']}"
         await exchange(port, f"DELETE {head}")
     await asyncio.sleep(1)
+    while not light.waits and not probe.done():
+        await asyncio.sleep(0.05)
     probe.cancel()
     with suppress(asyncio.CancelledError):
         await probe
