@@ -181,10 +181,10 @@ def advance(
                 next_alive = tl.where(row == kept, log_prob, next_alive)
                 next_token = tl.where(row == kept, best_token, next_token)
                 parent = tl.where(row == kept, parent_row, parent)
-                still = tl.sum(tl.where(row == parent_row, missing, 0), 0) & ~_symbol_bit(best_token, symbols)
+                word = tl.where(t < BEGIN, -1, best_token)  # the tag of a language uses no symbol
+                still = tl.sum(tl.where(row == parent_row, missing, 0), 0) & ~_symbol_bit(word, symbols)
                 next_missing = tl.where(row == kept, still, next_missing)
                 kept += 1
-
         of_parent = ancestor_RP + (slot * W + parent)[:, None] * positions
         ancestors = tl.load(of_parent + position[None, :], mask=(position < t)[None, :], other=0)
         ancestors = tl.where(position[None, :] == t, parent[:, None].to(tl.uint8), ancestors)
