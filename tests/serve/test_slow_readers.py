@@ -202,13 +202,13 @@ def test_a_client_that_does_not_read_a_stream_is_disconnected_and_its_work_dropp
 def test_parts_that_a_client_does_not_read_are_merged(
     generator: Generator, small_buffers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generated, events = threading.Event(), generator.events
+    generated, events = threading.Event(), generator.event_steps
 
     def counted(*arguments: Any, **options: Any) -> Iterator[Any]:
         yield from events(*arguments, **options)
         generated.set()
 
-    monkeypatch.setattr(generator, "events", counted)
+    monkeypatch.setattr(generator, "event_steps", counted)
     body = {"prompt": "babo", "max_tokens": 500, "n": 16, "seed": 1, "logprobs": 0}
     with serve_in_thread([], generators={"lm": generator}, send_seconds=TIMEOUT, seconds=TIMEOUT) as (address, _):
         whole = httpx.post(f"{address}/v1/completions", json=body, timeout=TIMEOUT).json()

@@ -24,7 +24,7 @@ def export(
         typer.Option(help="Text file whose first 100 lines the export is verified with.", show_default="random words"),
     ] = None,
 ) -> None:
-    """Export a translation model to another toolkit, or as a web page.
+    """Export a translation model to another toolkit, or as a page.
 
     The folder of another toolkit appears only if that toolkit (or, if it is not installed, transduce import) computes
     the same logits and greedy outputs for 100 sentences. With --to web, the folder is a page that translates in the
