@@ -2,9 +2,11 @@
 
 import math
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -18,6 +20,9 @@ from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 
 FIRST_WORD = 4
 """Ids below are markers: PAD, UNK, BOS, EOS."""
+
+
+needs_node = pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
 
 
 def small_model(seed: int = 0, vocab_size: int = 23, **settings: object) -> EncoderDecoder:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from commands import complaint
 from fault_injection import FULL
-from helpers import small_model
+from helpers import needs_node, small_model
 
 from transduce.models.folder import BUNDLED, CARD, save_model
 from transduce.translation.translator import Translator
@@ -89,20 +89,20 @@ def test_the_command_writes_a_site_of_the_bundled_model(transduce: Any, tmp_path
     assert complaint(refused) == "--target has no effect with --to web; leave it out"
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
+@needs_node
 class TestInNode:
     def test_translations_are_those_of_the_translator(self, site: Path) -> None:
         translator = Translator.load(engine="native")
         expected = translator.translate(TEXTS, to="de")
         found = run_package(site, f"""
-            const one = await t.translate({json.dumps(TEXTS[0])}, {{ to: "de" }});
+            const single = await t.translate({json.dumps(TEXTS[0])}, {{ to: "de" }});
             const all = await t.translate({json.dumps(TEXTS)}, {{ to: "de" }});
             const options = {{ to: "fr", nbest: 2, words: true, align: true }};
             const [detail] = await t.translateInDetail(["The cat sleeps."], options);
             const others = await t.alternatives("The cat sleeps.", "Le chat dort.", 3, {{ to: "fr" }});
-            print({{ one, all, detail, others, language: await t.detect("Wo ist der Bahnhof?"), facts: t.facts }});
+            print({{ single, all, detail, others, language: await t.detect("Wo ist der Bahnhof?"), facts: t.facts }});
         """)  # fmt: skip
-        assert found["one"] == expected[0]
+        assert found["single"] == expected[0]
         assert found["all"] == expected
         (sentence,) = found["detail"]["sentences"]
         assert len(sentence["outputs"]) == 2
@@ -141,7 +141,7 @@ def small_site(tmp_path_factory: pytest.TempPathFactory, toy_tokenizer: Any) -> 
     return folder / "site"
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
+@needs_node
 def test_damaged_and_foreign_files_get_one_clear_message(small_site: Path, tmp_path: Path) -> None:
     assert isinstance(run_package(small_site, 'print(await t.translate("dedu babo", {}));'), str)
     manifest = json.loads((small_site / "model/manifest.json").read_text(encoding="utf-8"))
@@ -192,7 +192,7 @@ def test_damaged_and_foreign_files_get_one_clear_message(small_site: Path, tmp_p
         assert "\n" not in message
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
+@needs_node
 def test_damaged_models_are_refused_in_words_or_loaded(small_site: Path, tmp_path: Path) -> None:
     for name in ("model.json", "model.safetensors", "tokenizer.model"):
         (tmp_path / name).write_bytes(assembled(small_site, name))

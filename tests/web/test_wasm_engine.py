@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import needs_node
 from random_native_cases import draw_vocabulary, draw_weights, mostly
 from safetensors.numpy import save_file
 
@@ -41,8 +42,6 @@ SENTENCES = [
     "I don't want to buy this kind of sofa.",
     "Ⅻ 🙂 ﬁn",
 ]
-
-node = pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
 
 
 def test_engines_are_made_from_the_current_sources() -> None:
@@ -161,14 +160,14 @@ def fitting_engines() -> list[str]:
     return list(dict.fromkeys(["simd", probe("await m.fittingEngine()") or "simd"]))
 
 
-@node
+@needs_node
 def test_the_engine_is_chosen_by_what_the_dot_product_computes() -> None:
     assert probe("WebAssembly.validate(new Uint8Array(m.PROBE))") == "true"
     if platform.machine() == "aarch64":
         assert probe("await m.fittingEngine()") == "signed"
 
 
-@node
+@needs_node
 def test_random_models_have_the_outputs_of_portable_c(tmp_path: Path, library: ctypes.CDLL) -> None:
     cases, models = [], []
     for number in range(300 if FULL else 40):
@@ -201,7 +200,7 @@ def test_random_models_have_the_outputs_of_portable_c(tmp_path: Path, library: c
             assert result["readings"] == reference_result["readings"], number
 
 
-@node
+@needs_node
 def test_real_sentences_have_the_outputs_of_portable_c(tmp_path: Path, library: ctypes.CDLL) -> None:
     model = read_model(BUNDLED)
     sentences = SENTENCES

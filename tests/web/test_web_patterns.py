@@ -3,11 +3,11 @@
 import json
 import random
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from helpers import needs_node
 
 from transduce.translation.rules import common, pattern
 from transduce.translation.stages.protect import Protection
@@ -25,7 +25,7 @@ def texts() -> list[str]:
     return examples + ["".join(draw.choices(parts, k=draw.randint(1, 25))) for _ in range(2000)]
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
+@needs_node
 def test_protected_spans_are_those_of_python(tmp_path: Path) -> None:
     protect = [to_javascript(pattern(rule["pattern"])) for rule in common()["protect"] if "numbers" not in rule]
     (tmp_path / "input.json").write_text(

@@ -4,18 +4,18 @@ import json
 import lzma
 import os
 import random
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import needs_node
 
 from transduce.models.folder import BUNDLED
 from transduce.tokenizers.symbols import RESERVED, language_tag, mark
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
-pytestmark = pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
+pytestmark = needs_node
 
 SCRIPT = Path(__file__).with_name("run_tokenizer.mjs")
 WORDS = ["where", "is", "the", "station", "the", "green", "house", "of", "my", "uncle", "stands", "on", "a", "hill"]
