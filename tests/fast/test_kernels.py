@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import random_sentences, small_model
+from helpers import random_sentences, small_language_model, small_model
 from kernel_tensors import DEVICE, close, draw, leaves
 from torch import Tensor
 from torch.nn import functional as F
@@ -297,3 +297,24 @@ def test_a_fused_model_is_the_model(longest: int, settings: dict[str, Any]) -> N
         close(found, wanted, 1e-3)
     with torch.no_grad():
         close(model.eval()(batch), expected_without_gradients, 1e-3)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"positions": "rotary", "qk_norm": True, "window": 3}], ids=["plain", "gemma"]
+)
+def test_a_fused_model_keeps_the_norms_after_its_sub_layers(settings: dict[str, Any]) -> None:
+    from transduce.fast.kernels.fuse import fuse
+
+    model = small_language_model(vocab_size=50, norm="both", norm_type="rms", **settings).to(DEVICE).train()
+    batch = Batch.of(DEVICE, text=random_sentences([7, 1, 20], 50, 1))
+
+    def run() -> list[Tensor]:
+        hidden = model(batch)
+        return [hidden, *torch.autograd.grad(hidden.square().sum(), list(model.decoder.parameters()))]
+
+    expected = run()
+    fuse(model)
+    for found, wanted in zip(run(), expected, strict=True):
+        close(found, wanted, 1e-3)
+    with torch.no_grad():
+        close(model.eval()(batch), expected[0], 1e-3)

@@ -36,7 +36,8 @@ if HAS_TRITON:
 def fuse(model: Model) -> None:
     """Replace the modules of a model by fused ones; it must be on a CUDA GPU, in half precision.
 
-    Without Triton, only attention is replaced.
+    Without Triton, only attention is replaced. Residual connections with a second norm (Gemma) stay as they are, and so
+    do the embedding and the final norm beside them.
     """
     modules = list(model.modules())
     for module in modules:
@@ -45,7 +46,11 @@ def fuse(model: Model) -> None:
         return
     model.cross_entropy = smoothed_cross_entropy
     for module in modules:
-        module.__class__ = _FUSED.get(type(module), type(module))
+        module.__class__ = _FUSED_PRODUCTS.get(type(module), type(module))
+    if getattr(model.config, "norm", "post") == "both":
+        return
+    for module in modules:
+        module.__class__ = _FUSED_CONNECTIONS.get(type(module), type(module))
     for module in modules:
         if isinstance(module, EncoderLayer | DecoderLayer):
             cross_attention = [module.cross_attention] if isinstance(module, DecoderLayer) else []
@@ -62,8 +67,6 @@ def fuse(model: Model) -> None:
 def fits(model: Model) -> bool:
     """Whether `fuse` supports a model: half precision, on a CUDA GPU."""
     weight_VD = model.output_weight_VD
-    if getattr(model.config, "norm", "post") == "both":
-        return False
     return weight_VD.is_cuda and weight_VD.dtype in (torch.bfloat16, torch.float16)
 
 
@@ -228,12 +231,9 @@ _ATTENTION: dict[type[nn.Module], type[nn.Module]] = {
     SelfAttention: PackedSelfAttention,
     CrossAttention: PackedCrossAttention,
 }
-_FUSED: dict[type[nn.Module], type[nn.Module]] = {
-    Embedding: FusedEmbedding,
-    FeedForward: FusedFeedForward,
-    Linear: FusedLinear,
-    Residual: FusedResidual,
-}
+_FUSED_PRODUCTS: dict[type[nn.Module], type[nn.Module]] = {FeedForward: FusedFeedForward, Linear: FusedLinear}
+_FUSED_CONNECTIONS: dict[type[nn.Module], type[nn.Module]] = {Embedding: FusedEmbedding, Residual: FusedResidual}
+"""Modules that pass vectors on as `Branches`."""
 _FINAL_NORMS: dict[type[nn.Module], type[nn.Module]] = {
     LayerNorm: FinalLayerNorm,
     nn.RMSNorm: FinalRMSNorm,
