@@ -65,7 +65,7 @@ def main() -> None:
 def measure(systems: dict[str, Callable[[], None]], tokens: int, rounds: int) -> dict[str, float]:
     """The median throughput of each system over the rounds, after a warm-up."""
     for generate in systems.values():
-        for _ in range(3):  # compilation goes on in the second call
+        for _ in range(3):  # the second call still compiles
             generate()
     gc.freeze()  # as `translate` does
     speeds: dict[str, list[float]] = {name: [] for name in systems}

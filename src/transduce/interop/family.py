@@ -251,7 +251,7 @@ def _rotary(settings: Settings) -> dict[str, Any]:
 
 
 def _window(settings: Settings) -> dict[str, Any]:
-    """Our settings of sliding windows: of all layers, or of all but every so manieth one."""
+    """Our settings of sliding windows: of all layers, or of all but every n-th one."""
     used, window = settings.get("use_sliding_window", True), settings.get("sliding_window") or None
     kinds = settings.get("layer_types") or []
     if not used or window is None or (kinds and "sliding_attention" not in kinds):

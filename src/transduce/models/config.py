@@ -262,7 +262,7 @@ class DecoderOnlyConfig(TransformerConfig):
     window: int | None = None
     """A position attends to this many positions up to itself (Mistral); by default to all."""
     global_every: int = 0
-    """With a window: every so manieth layer attends to all positions (Gemma); 0: none."""
+    """With a window: every n-th layer attends to all positions (Gemma); 0: none."""
     local_rotary_base: float | None = None
     """Base of the wavelengths in layers with a window, which rotary_scaling does not change (Gemma 3); by default
     rotary_base."""

@@ -25,7 +25,7 @@ class KVCache(Protocol):
     ) -> Tensor:
         """Store the new keys and values; each token attends to itself and to earlier ones of its row (R, H, K).
 
-        With a window, which engine gpu does not have, only to so many, itself included.
+        With a window, only to the last `window` tokens, itself included; engine gpu has none.
         """
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:

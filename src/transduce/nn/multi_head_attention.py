@@ -24,7 +24,8 @@ def split_heads(joint_ND: Tensor, *shapes: tuple[int, int]) -> tuple[Tensor, ...
 class SelfAttention(nn.Module):
     """Every token attends to the tokens of its own segment; with `causal`, only to itself and earlier ones.
 
-    With `window`, it attends to so many positions up to its own. With `norm_epsilon`, queries and keys are normalized.
+    With `window`, it attends to that number of positions up to its own. With `norm_epsilon`, queries and keys are
+    normalized.
     """
 
     attend = staticmethod(attend)
@@ -67,9 +68,7 @@ class SelfAttention(nn.Module):
     def step(self, x_RD: Tensor, position_R: Tensor, cache: KVCache, score_bias_RHT: Tensor | None = None) -> Tensor:
         """`forward` for one new token per row, which attends to itself and to the tokens in the cache."""
         q_RHK, k_RHK, v_RHK = self.project(x_RD, position_R)
-        if self.window is None:
-            return self.out(cache.attend_self(q_RHK, k_RHK, v_RHK, score_bias_RHT).flatten(1))
-        return self.out(cache.attend_self(q_RHK, k_RHK, v_RHK, window=self.window).flatten(1))
+        return self.out(cache.attend_self(q_RHK, k_RHK, v_RHK, score_bias_RHT, self.window).flatten(1))
 
     def weights(self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor:
         """The attention weights of `forward`, as (B, H, T, T)."""

@@ -3,6 +3,6 @@
 import { EngineError, Translator } from "./client.js";
 
 Translator.newWorker = () => new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-Translator.local = () => import("./local.js"); // where there are no such workers, as in Node
+Translator.local = () => import("./local.js"); // without such workers, as in Node
 
 export { EngineError, Translator };
