@@ -176,7 +176,7 @@ def test_suggestions_become_training_data(transduce: Any, trained: Any, tmp_path
         body = {"q": "babo", "s": "gü", "source": "en", "target": "de"}
         assert httpx.post(f"{server.address}/suggest", json=body).json() == {"success": True}
         assert httpx.post(f"{server.address}/suggest", data={**body, "s": "x" * 50}).json() == {"success": True}
-        assert httpx.post(f"{server.address}/suggest", json=body).status_code == 503
+        assert httpx.post(f"{server.address}/suggest", json=body).status_code == 403
         assert httpx.get(f"{server.address}/frontend/settings").json()["suggestions"]
     first, _ = map(json.loads, file.read_text(encoding="utf-8").splitlines())
     assert first == {"src": "babo", "tgt": "gü", "source": "en", "target": "de"}

@@ -17,7 +17,7 @@ from transduce.inspect.page import page_routes
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.documents import DocumentJobs, document_routes
 from transduce.serve.libretranslate import libretranslate_routes
-from transduce.serve.limits import HttpError, Limits
+from transduce.serve.limits import HttpError, Limits, error_body
 from transduce.serve.metrics import ServerMetrics
 from transduce.serve.middleware import AdmissionMiddleware, ServerState
 from transduce.serve.request_parsing import ErrorResponse, validation_message
@@ -57,14 +57,14 @@ def make_app(
     `suggestions` is the file to which suggested translations are added; without it, they are refused.
     """
     metrics = ServerMetrics()
-    scheduler = Scheduler(limits.queue, metrics)
+    scheduler = Scheduler(limits.queue, metrics, limits.cache_bytes)
     state = ServerState()
     workers, inspections = Workers(limits.queue, limits.work_seconds), Lane("inspections", _INSPECTIONS)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        jobs.close()
+        await jobs.close()
         scheduler.close(_CLOSE_SECONDS)
 
     # FastAPI's documentation pages would load scripts from other servers; the description itself is /openapi.json.
@@ -120,7 +120,7 @@ def _add_monitoring_routes(
         """Whether the server works: requests make progress."""
         if (seconds := stalled_seconds()) > STALLED_SECONDS:
             message = f"no progress for {seconds:.0f} s; restart the server"
-            raise HttpError(503, message, retry_after=int(STALLED_SECONDS))
+            raise HttpError(503, message, int(STALLED_SECONDS))
         return {"status": "ok"}
 
     @app.get("/ready", tags=["state"], responses=unavailable("The server is shutting down."))
@@ -137,9 +137,9 @@ def _add_monitoring_routes(
 
 
 def _add_error_handlers(app: FastAPI) -> None:
-    """Answer every error with `{"error": message}`."""
+    """Answer every error with `error_body`."""
 
-    async def answer(_: Request, error: Exception) -> Response:
+    async def answer(request: Request, error: Exception) -> Response:
         status, message = 500, "internal error"
         headers: Mapping[str, str] | None = None
         if isinstance(error, HttpError):
@@ -150,7 +150,7 @@ def _add_error_handlers(app: FastAPI) -> None:
             status, message = 400, validation_message(error)
         elif isinstance(error, TransduceError):
             status, message = 400, str(error)
-        return JSONResponse({"error": message}, status, headers)
+        return JSONResponse(error_body(request.url.path, status, message), status, headers)
 
     for kind in (HttpError, HTTPException, RequestValidationError, TransduceError, Exception):
         app.add_exception_handler(kind, answer)

@@ -7,44 +7,48 @@ import asyncio
 import logging
 import re
 import secrets
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
-from starlette.datastructures import UploadFile
 
-from transduce.documents.document import AlignedTranslation, Document, ReadOptions
-from transduce.documents.read import read_document
+from transduce.documents.document import AlignedTranslation
+from transduce.documents.worker import Fields
 from transduce.errors import TransduceError
 from transduce.files.document_formats import DOCUMENT_SUFFIXES, document_format, translated_name
 from transduce.files.languages import language_name
 from transduce.serve.api_keys import ApiKeys
+from transduce.serve.document_process import DocumentProcess
 from transduce.serve.limits import HttpError, error_location
-from transduce.serve.request_parsing import ERROR_RESPONSES, MULTIPART, content_type, parse_multipart
+from transduce.serve.request_parsing import ERROR_RESPONSES, MULTIPART, FormFile, content_type, parse_multipart
 from transduce.serve.served_models import ServedModel, ServedModels
 from transduce.serve.translation_service import SplitTexts, TranslationService
-from transduce.translation.detection import AUTO, Detector
-from transduce.translation.markup import TaggedText
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from transduce.translation.detection import AUTO, DETECTION_COST, Detector
 
 _TOGETHER = 32
 """Texts in one request to the scheduler, so that other clients need not wait for an entire document."""
-_LEAST_CHARACTERS = 20
-"""A text costs as much as this number of characters at least."""
 _SAMPLE = 50
 """Texts of which the language is detected."""
 _SECONDS_BETWEEN_TRIES = 0.2
-_WORK_FACTOR = 4
-"""How many times the time limit of other work reading or writing a document may take."""
+_SMALL = 400_000
+"""Number of bytes up to which a document does not wait for larger ones."""
+_LARGE_FACTOR = 4
+"""How many times the time limit of other work reading or writing a larger document may take."""
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Text:
+    text: str
+    tagged: bool
+    """Whether it has tags; only such texts are aligned."""
+    count: int
+    """How many times it is in the document."""
 
 
 @dataclass
@@ -55,8 +59,12 @@ class DocumentJob:
     """An unguessable name: whoever knows it may read the translation."""
     name: str
     """File name of the translation."""
-    cost: int
-    """Number of bytes of the document."""
+    data: bytes
+    """The document, until it is translated."""
+    reading: Fields
+    """How to read it."""
+    texts: list["_Text"] = field(default_factory=list)
+    """Its different texts."""
     total: int = 0
     """Number of texts."""
     done: int = 0
@@ -73,7 +81,8 @@ class DocumentJobs:
 
     def __init__(self, service: TranslationService, models: ServedModels, detector: Detector) -> None:
         self._service, self._models, self._detector, self._limits = service, models, detector, service.limits
-        self.workers = service.workers
+        self._processes = {small: DocumentProcess(service.limits.files) for small in (True, False)}
+        """By whether the documents are small."""
         self._jobs: dict[str, DocumentJob] = {}
 
     async def start(self, data: bytes, file_name: str, source: str, target: str) -> DocumentJob:
@@ -86,29 +95,33 @@ class DocumentJobs:
         if not (kind := document_format(Path(name))):
             suffixes = ", ".join(document_suffixes())
             raise HttpError(400, f"files of this format are not translated; supported are {suffixes}")
-        job = DocumentJob(secrets.token_urlsafe(24), translated_name(Path(name), kind, target), cost=len(data))
+        options = {"source": None if source == AUTO else source, "target": target}
+        job = DocumentJob(
+            secrets.token_urlsafe(24), translated_name(Path(name), kind, target), data,
+            {"format": kind, "name": name, "options": options, "elements": self._limits.file_elements},
+        )  # fmt: skip
         self._jobs[job.id] = job  # while it is read, it counts as running
         try:
-            options = ReadOptions(None if source == AUTO else source, target)
-            document = await self._work(job, read_document, kind, data, name, options)
-            job.total = len(document.texts)
-            self._check_cost(document)
+            answer, _ = await self._work(job, characters=self._limits.file_characters)
+            job.texts = [_Text(*fields) for fields in answer["texts"]]
+            job.total = sum(text.count for text in job.texts)
             if source == AUTO:
-                sample = " ".join(text.text for text in document.texts[:_SAMPLE])
-                source, _ = await self._work(job, self._detector.source, sample, target)
+                sample = " ".join(text.text for text in job.texts[:_SAMPLE])[: self._limits.characters]
+                source, _ = await self._service.workers.run(DETECTION_COST, self._detector.source, sample, target)
                 if source == target:
                     raise HttpError(400, f"the file is already in {language_name(target)} ({target})")
             model = self._models.by_languages(source, target)
         except BaseException:
             self.delete(job)
             raise
-        job.task = asyncio.create_task(self._run(job, document, model, model.target(target, source)))
+        job.task = asyncio.create_task(self._run(job, model, model.target(target, source)))
         return job
 
-    async def _work(self, job: DocumentJob, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run work on a document on the thread for its size, in a time that is longer than that for other texts."""
-        seconds = min(self._limits.file_seconds, _WORK_FACTOR * self._limits.work_seconds)
-        return await self.workers.lane(job.cost).run(seconds, lambda: work(*args, **kwargs), self._limits.file_elements)
+    async def _work(self, job: DocumentJob, **fields: Any) -> tuple[Fields, bytes]:
+        """Let the process for documents of this size read a document, or write it with `outputs`."""
+        small = len(job.data) <= _SMALL
+        seconds = min(self._limits.file_seconds, self._limits.work_seconds * (1 if small else _LARGE_FACTOR))
+        return await self._processes[small].run(seconds, {**job.reading, **fields}, job.data)
 
     def get(self, name: str) -> DocumentJob:
         """The job with this id; 404 if there is none, or if it was deleted."""
@@ -122,24 +135,24 @@ class DocumentJobs:
         if job.task:
             job.task.cancel()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for job in list(self._jobs.values()):
             self.delete(job)
+        for process in self._processes.values():
+            await process.close()
 
-    async def _run(self, job: DocumentJob, document: Document, model: ServedModel, to: str | None) -> None:
+    async def _run(self, job: DocumentJob, model: ServedModel, to: str | None) -> None:
         try:
             async with asyncio.timeout(self._limits.file_seconds):
-                outputs: dict[tuple[str, bool], AlignedTranslation] = {}
-                counts = Counter(map(_key, document.texts))
-                for texts in self._batches({_key(text): text for text in document.texts}.values()):
-                    keys = [_key(text) for text in texts]
-                    outputs.update(zip(keys, await self._translate(texts, model, to), strict=True))
-                    job.done += sum(counts[key] for key in keys)
-                job.content = await self._work(job, document.write, [outputs[_key(text)] for text in document.texts])
+                outputs = list[AlignedTranslation]()
+                for texts in self._batches(job.texts):
+                    outputs += await self._translate(texts, model, to)
+                    job.done += sum(text.count for text in texts)
+                _, job.content = await self._work(job, outputs=outputs)
             job.state = "done"
             self._forget_oldest()
         except TimeoutError:
-            job.error = HttpError(503, f"not finished within {self._limits.file_seconds:g} s; split the file")
+            job.error = HttpError(503, f"not finished within {self._limits.file_seconds:g} s; divide the file")
         except HttpError as error:
             job.error = error
         except TransduceError as error:
@@ -150,24 +163,14 @@ class DocumentJobs:
         finally:
             if job.state == "running":
                 job.state = "failed"
+            job.data, job.texts = b"", []
             job.finished.set()
             if job.id in self._jobs:
                 asyncio.get_running_loop().call_later(60 * self._limits.kept_minutes, self.delete, job)
 
-    def _check_cost(self, document: Document) -> None:
-        """Raise an error if the translation of a document costs more than the limit, in characters."""
-        limit, different = self._limits.file_characters, {_key(text) for text in document.texts}
-        characters = sum(len(text) for text, _ in different)
-        if characters > limit:
-            raise HttpError(413, f"the file has {characters:,} characters, more than the {limit:,} allowed")
-        if len(different) * _LEAST_CHARACTERS > limit:
-            raise HttpError(
-                413, f"the file has {len(different):,} texts, more than the {limit // _LEAST_CHARACTERS:,} allowed"
-            )
-
-    def _batches(self, texts: Iterable[TaggedText]) -> Iterator[list[TaggedText]]:
+    def _batches(self, texts: Iterable[_Text]) -> Iterator[list[_Text]]:
         """Texts in groups within the limits of a request."""
-        batch, characters = list[TaggedText](), 0
+        batch, characters = list[_Text](), 0
         for text in texts:
             if batch and (len(batch) == _TOGETHER or characters + len(text.text) > self._limits.characters):
                 yield batch
@@ -177,17 +180,18 @@ class DocumentJobs:
         if batch:
             yield batch
 
-    async def _translate(self, texts: list[TaggedText], model: ServedModel, to: str | None) -> list[AlignedTranslation]:
+    async def _translate(self, texts: list[_Text], model: ServedModel, to: str | None) -> list[AlignedTranslation]:
         while True:
             try:
-                pending = await self._service.accept_tagged(model, texts, to)
+                align = [model.translator.any_model.aligns and text.tagged for text in texts]
+                pending = await self._service.accept(model, [text.text for text in texts], to=to, align=align)
                 break
             except HttpError as error:
                 if error.status != 429:
                     raise
             await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
         split = await pending.all()
-        return await self.workers.run(split.cost, _aligned, split)
+        return await self._service.workers.run(split.cost, _aligned, split)
 
     def _forget_oldest(self) -> None:
         """Delete the oldest files while there are too many, or their sum is too large."""
@@ -200,11 +204,6 @@ class DocumentJobs:
 
 def document_suffixes() -> list[str]:
     return [suffix for suffixes in DOCUMENT_SUFFIXES.values() for suffix in suffixes]
-
-
-def _key(text: TaggedText) -> tuple[str, bool]:
-    """Texts with the same key have the same translation; only those with tags are aligned."""
-    return text.text, bool(text.tags)
 
 
 def _safe_name(name: str) -> str:
@@ -260,17 +259,16 @@ def document_routes(jobs: DocumentJobs, keys: ApiKeys) -> APIRouter:
         if content_type(request) != MULTIPART:
             raise HttpError(415, f"send a form ({MULTIPART}) with a file")
         body = await request.body()
-        form = dict(await jobs.workers.run(len(body), parse_multipart, request, body, max_files=1, max_fields=20))
+        form = dict(parse_multipart(request, body, max_files=1, max_fields=20))
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
         keys.check(request, fields.get("api_key"))
         file = form.get("file")
-        if not isinstance(file, UploadFile) or not file.filename:
+        if not isinstance(file, FormFile) or not file.name:
             raise HttpError(400, "file: a file with a name is required")
-        data, name = await file.read(), file.filename
         target = fields.get("target", "")
         if not target:
             raise HttpError(400, "target: a language code is required")
-        return await jobs.start(data, name, fields.get("source") or AUTO, target)
+        return await jobs.start(file.data, file.name, fields.get("source") or AUTO, target)
 
     @router.post("/translate_file", tags=["LibreTranslate"], responses=ERROR_RESPONSES, openapi_extra=_FORM)
     async def translate_file(request: Request) -> TranslatedFile:

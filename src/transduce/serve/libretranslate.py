@@ -304,7 +304,7 @@ def _store_suggestion(path: Path, body: SuggestRequest, most_bytes: int) -> None
     record = {"src": body.q, "tgt": body.s, "source": body.source, "target": body.target}
     with _STORING, path.open("a", encoding="utf-8") as file:
         if file.tell() > most_bytes:
-            raise HttpError(503, "the server stores no more suggestions")
+            raise HttpError(403, "the server stores no more suggestions: their file is full")
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 

@@ -2,6 +2,7 @@
 
 import traceback
 from dataclasses import dataclass
+from typing import Any
 
 from transduce.config import require
 
@@ -51,6 +52,9 @@ class Limits:
     """Maximum value of the search option max_extra."""
     max_length: int = 1_000
     """Maximum value of the search option max_length."""
+    cache_bytes: int = 2_000_000_000
+    """Maximum size of the KV caches of all small requests to language models, and of all others. A request has at most
+    a quarter of it, unless a single output needs more; it is refused if that exceeds the limit."""
     queue: int = 64
     """Maximum number of queued requests; further requests are refused with 429."""
     seconds: float = 60.0
@@ -67,20 +71,35 @@ class Limits:
             require(value > 0, f"{name} must be above 0")
 
 
-class HttpError(Exception):
-    """Ends a request with this status and the body `{"error": message}`."""
+OPENAI_PATHS = ("/v1/completions", "/v1/models")
+"""The paths of OpenAI's interface."""
 
-    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+
+def error_body(path: str, status: int, message: str) -> dict[str, Any]:
+    """The body of an error: `{"error": message}`, or an object on the paths of OpenAI, whose client shows no text."""
+    if path not in OPENAI_PATHS:
+        return {"error": message}
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+
+
+class HttpError(Exception):
+    """Ends a request with this status and the body of `error_body`.
+
+    With status 429 or 503, the response tells the seconds after which the client may try again.
+    """
+
+    def __init__(self, status: int, message: str, retry_after: int = 1) -> None:
         super().__init__(message)
         self.status, self.message = status, message
-        self.headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+        self.headers = {"retry-after": str(retry_after)} if status in (429, 503) else {}
 
 
 class QueueFullError(HttpError):
     """The maximum number of requests is waiting."""
 
     def __init__(self) -> None:
-        super().__init__(429, "too many requests are waiting; try again in a moment", retry_after=1)
+        super().__init__(429, "too many requests are waiting; try again in a moment")
 
 
 def error_location(error: BaseException) -> str:

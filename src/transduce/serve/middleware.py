@@ -14,7 +14,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transduce.serve.limits import HttpError, Limits, QueueFullError, error_location
+from transduce.serve.limits import HttpError, Limits, QueueFullError, error_body, error_location
 from transduce.serve.metrics import ServerMetrics
 from transduce.serve.scheduler import Scheduler
 
@@ -76,14 +76,14 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        response = _Response(send)
+        response = _Response(send, scope["path"])
         try:
             await self._handle(scope, receive, response)
         except ClientDisconnectedError:
             response.status = CLIENT_CLOSED_REQUEST
         except TimeoutError:
             message = f"not finished within {self.limits.seconds:g} s"
-            await response.send_error(HttpError(503, message, retry_after=1))
+            await response.send_error(HttpError(503, message))
         except HttpError as error:
             await response.send_error(error)
         except Exception as error:
@@ -194,8 +194,8 @@ async def _cancel_on_disconnect(task: "asyncio.Task[Any]", receive: Receive, res
 class _Response:
     """Sends a response, and records its status and whether it is complete."""
 
-    def __init__(self, send: Send) -> None:
-        self._send, self.status, self.is_complete = send, 0, False
+    def __init__(self, send: Send, path: str) -> None:
+        self._send, self._path, self.status, self.is_complete = send, path, 0, False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -208,7 +208,7 @@ class _Response:
         """Send an error, unless it is too late for that."""
         if self.status:
             return
-        body = json.dumps({"error": error.message}).encode()
+        body = json.dumps(error_body(self._path, error.status, error.message)).encode()
         headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
         if error.status in (408, 413):
             headers["connection"] = "close"  # the rest of the body may still arrive

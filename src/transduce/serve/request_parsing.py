@@ -1,16 +1,15 @@
 """Parsing of requests, as JSON or as a form, and OpenAPI descriptions that the routes share."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
-from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
+from python_multipart.multipart import parse_options_header
 
-from transduce.deadline import check_deadline
 from transduce.serve.limits import HttpError
 from transduce.serve.workers import Workers
 
@@ -25,7 +24,10 @@ _BYTES_PER_COST = 50
 """Bytes of JSON that take as long to parse as a character of text to translate."""
 _MAX_KEYS = 20_000
 """Pydantic needs much time for many unknown keys, and no other thread runs in the meantime."""
-_CHUNK = 1 << 16
+_MAX_BOUNDARY = 200
+"""Bytes of the boundary of a form; RFC 2046 allows 70."""
+_MAX_HEAD = 8_192
+"""Bytes of the header of a field of a form."""
 T = TypeVar("T")
 Body = TypeVar("Body", bound=BaseModel)
 Texts = str | Annotated[list[str], Field(fail_fast=True)]
@@ -33,7 +35,7 @@ Texts = str | Annotated[list[str], Field(fail_fast=True)]
 
 
 class ErrorResponse(BaseModel):
-    """The body of every error response."""
+    """The body of every error response, except on the paths of OpenAI's interface."""
 
     error: str
 
@@ -115,28 +117,50 @@ def _read_form(schema: type[Body], request: Request, body: bytes) -> Body:
     return _validated(schema.model_validate, fields)
 
 
+@dataclass(frozen=True)
+class FormFile:
+    """A file in a form."""
+
+    name: str
+    data: bytes
+
+
 def parse_multipart(
     request: Request, body: bytes, *, max_files: int, max_fields: int
-) -> list[tuple[str, str | UploadFile]]:
-    """The fields of a form; files are in memory."""
+) -> list[tuple[str, str | FormFile]]:
+    """The fields of a form. The body is only searched for the boundary, which takes a moment whatever it contains."""
+    boundary = parse_options_header(request.headers["content-type"])[1].get(b"boundary", b"")
+    if not 0 < len(boundary) <= _MAX_BOUNDARY:
+        raise HttpError(400, "the form has no boundary, or one that is too long")
+    most = max_files + max_fields
+    _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary, most + 2)
+    ends = [number for number, part in enumerate(parts) if part.startswith(b"--")]
+    if not ends:
+        problem = f"has more than {most:,} fields" if len(parts) > most else "is incomplete"
+        raise HttpError(400, f"the form {problem}")
+    fields = [_parse_part(part) for part in parts[: ends[0]]]
+    for kind, what, limit in ((FormFile, "files", max_files), (str, "fields", max_fields)):
+        if sum(isinstance(value, kind) for _, value in fields) > limit:
+            raise HttpError(400, f"the form has more than {limit:,} {what}")
+    return fields
 
-    async def chunks() -> AsyncGenerator[bytes, None]:
-        for start in range(0, len(body), _CHUNK):
-            check_deadline()
-            yield body[start : start + _CHUNK]
 
-    parser = MultiPartParser(
-        request.headers, chunks(), max_files=max_files, max_fields=max_fields, max_part_size=len(body) + 1
-    )
-    parser.spool_max_size = len(body) + 1
-    parsing = parser.parse()
+def _parse_part(part: bytes) -> tuple[str, str | FormFile]:
+    head, end, content = part.partition(b"\r\n\r\n")
+    if not end or len(head) > _MAX_HEAD:
+        raise HttpError(400, "a field of the form has no header, or one that is too long")
+    headers = dict(line.partition(b":")[::2] for line in head.split(b"\r\n"))
+    value = next((value for name, value in headers.items() if name.strip().lower() == b"content-disposition"), b"")
+    options = parse_options_header(value)[1]
     try:
-        parsing.send(None)
-    except StopIteration as parsed:
-        return list(parsed.value.multi_items())
-    except MultiPartException as error:
-        raise HttpError(400, error.message) from None
-    raise AssertionError("nothing is awaited, as all data is there")
+        if b"name" not in options:
+            raise HttpError(400, "a field of the form has no name")
+        name = options[b"name"].decode()
+        if b"filename" in options:
+            return name, FormFile(options[b"filename"].decode(), content)
+        return name, content.decode()
+    except UnicodeDecodeError:
+        raise HttpError(400, "the form is not UTF-8") from None
 
 
 def _parse_fields(text: str) -> list[tuple[str, Any]]:
@@ -148,5 +172,15 @@ def _parse_fields(text: str) -> list[tuple[str, Any]]:
 
 def request_body(schema: type[BaseModel], *content_types: str) -> dict[str, Any]:
     """The OpenAPI description of a body that the route parses itself."""
-    content = {"schema": schema.model_json_schema()}
+    described = schema.model_json_schema()
+    definitions = described.pop("$defs", {})  # a reference to them would be one to the whole description
+
+    def inlined(part: Any) -> Any:
+        if isinstance(part, dict):
+            if "$ref" in part:
+                return inlined(definitions[part["$ref"].rpartition("/")[2]])
+            return {name: inlined(value) for name, value in part.items()}
+        return [inlined(value) for value in part] if isinstance(part, list) else part
+
+    content = {"schema": inlined(described)}
     return {"requestBody": {"required": True, "content": dict.fromkeys(content_types, content)}}

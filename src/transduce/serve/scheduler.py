@@ -350,12 +350,14 @@ def _budget(engine: Engine) -> int:
 class Scheduler:
     """Accepts requests from any thread, and delivers outputs from its own."""
 
-    def __init__(self, max_waiting: int, metrics: ServerMetrics) -> None:
+    def __init__(self, max_waiting: int, metrics: ServerMetrics, cache_bytes: float = math.inf) -> None:
         self._max_waiting, self._metrics = max_waiting, metrics
         self._changed = threading.Condition()
         self._queues: dict[tuple[Engine, int], EngineQueue] = {}
         """By engine and size of the requests."""
-        self._generation = {small: GenerationQueue(1 if small else 1 + len(_SHARES)) for small in (True, False)}
+        self._generation = {
+            small: GenerationQueue(1 if small else 1 + len(_SHARES), cache_bytes) for small in (True, False)
+        }
         """Of language models, by whether the requests are small."""
         self._least_used = 0.0
         """Weighted seconds that the queue chosen last had used when it was chosen."""

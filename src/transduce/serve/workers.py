@@ -63,7 +63,7 @@ class Lane:
         task = _Work(work, deadline, loop, loop.create_future())
         with self._changed:
             if len(self._waiting) >= self._max_waiting:
-                raise HttpError(429, f"too many {self._name} are waiting; try again in a moment", retry_after=1)
+                raise HttpError(429, f"too many {self._name} are waiting; try again in a moment")
             self._waiting.append(task)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name=f"transduce-{self._name}", daemon=True)
@@ -74,7 +74,7 @@ class Lane:
                 result: T = await task.future
                 return result
         except (TimeoutError, OutOfTimeError):
-            raise HttpError(503, f"not finished within {seconds:g} s; send less text per request", 1) from None
+            raise HttpError(503, f"not finished within {seconds:g} s; send less text per request") from None
         finally:
             deadline.cancel()
             with self._changed:
@@ -160,7 +160,7 @@ class Pending(Generic[T]):
             async with asyncio.timeout_at(self._deadline):
                 result = await self._results.get()
         except TimeoutError:
-            raise HttpError(503, f"not finished within {self._seconds:g} s; {self._advice}", 1) from None
+            raise HttpError(503, f"not finished within {self._seconds:g} s; {self._advice}") from None
         if isinstance(result, Exception):
             raise result
         return result
