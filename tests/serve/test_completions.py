@@ -52,7 +52,7 @@ def client(generator: Generator) -> Iterator[httpx.Client]:
 def complete(client: httpx.Client, status: int = 200, **body: Any) -> Any:
     response = client.post("/v1/completions", json=body)
     assert response.status_code == status, response.text
-    return response.json() if status == 200 else response.json()["error"]
+    return response.json() if status == 200 else response.json()["error"]["message"]
 
 
 def streamed(client: httpx.Client, **body: Any) -> list[Any]:
@@ -212,6 +212,58 @@ def test_values_without_effect_are_accepted(client: httpx.Client) -> None:
     )
 
 
+PARAMETERS: dict[str, tuple[list[Any], list[Any]]] = {
+    "model": (["lm", "other", None], ["gpt", 3]),
+    "prompt": (["x", ["x", "dogs"], "", None], [[1, 2], [[1], [2]], []]),
+    "best_of": ([1, None], [2, 20]),
+    "echo": ([True, False, None], ["yes"]),
+    "frequency_penalty": ([0, 0.0, None], [0.5, -2]),
+    "logit_bias": ([{}, None], [{"50256": -100}]),
+    "logprobs": ([0, 1, None], [2, 5, -1]),
+    "max_tokens": ([1, 3, None], [0, -1, 10**6, 1.5]),
+    "n": ([1, 2, None], [0, 17]),
+    "presence_penalty": ([0, None], [1]),
+    "seed": ([0, 7, -7, 2**62, None], [2**63, 0.5]),
+    "stop": (["a", ["a", "e", "the", " "], None], ["", ["a"] * 17, 3]),
+    "stream": ([False, None], ["yes"]),
+    "stream_options": ([{"include_usage": True}, {"include_obfuscation": False}, None], [True]),
+    "suffix": (["", None], ["the end"]),
+    "temperature": ([0, 0.7, 2, None], [-1, "hot"]),
+    "top_p": ([1, 0.5, None], [0, 2]),
+    "user": (["me", None], [5]),
+}
+"""Every parameter of OpenAI's interface: values that are accepted, and values that are refused."""
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_every_parameter_is_accepted_or_refused_by_name(client: httpx.Client, name: str) -> None:
+    accepted, refused = PARAMETERS[name]
+    for value in accepted:
+        body: dict[str, Any] = {"prompt": "x", "max_tokens": 2} | {name: value}
+        complete(client, **body)
+    for value in refused:
+        response = client.post("/v1/completions", json={"prompt": "x", "max_tokens": 2, name: value})
+        error = response.json()["error"]
+        assert (response.status_code, error["type"], "\n" in error["message"]) == (400, "invalid_request_error", False)
+        assert name.split("_")[0] in error["message"], error
+
+
+def test_the_parameters_are_those_of_the_interface(client: httpx.Client) -> None:
+    path = client.get("/openapi.json").json()["paths"]["/v1/completions"]["post"]
+    properties = path["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert properties.keys() == PARAMETERS.keys() | {"top_k", "min_p"}
+
+
+def test_an_output_ends_before_the_first_of_several_stop_texts(client: httpx.Client) -> None:
+    body: dict[str, Any] = {"prompt": "the", "max_tokens": 30, "seed": 5, "temperature": 2}
+    whole = complete(client, **body)["choices"][0]["text"]
+    stops = [whole[12:14], whole[5:7], "never"]
+    (choice,) = complete(client, **body, stop=stops)["choices"]
+    assert len(whole) > 14
+    assert choice["text"] == whole[: min(whole.index(stop) for stop in stops[:2])]
+    assert choice["finish_reason"] == "stop"
+
+
 def test_keys_and_limits_apply(generator: Generator) -> None:
     with serve_in_thread([], ["friend"], {"lm": generator}, seconds=0.3, max_length=10_000) as (address, _):
         assert httpx.get(f"{address}/v1/models").status_code == 403
@@ -220,12 +272,37 @@ def test_keys_and_limits_apply(generator: Generator) -> None:
         assert len(httpx.get(f"{address}/v1/models", headers=headers).json()["data"]) == 1
         body = {"prompt": "x", "max_tokens": 10_000, "n": 16, "seed": 1}
         late = httpx.post(f"{address}/v1/completions", json=body, headers=headers, timeout=TIMEOUT)
-        assert (late.status_code, "not finished within 0.3 s" in late.json()["error"]) == (503, True)
+        assert (late.status_code, "not finished within 0.3 s" in late.json()["error"]["message"]) == (503, True)
         events = httpx.post(
             f"{address}/v1/completions", json=body | {"stream": True}, headers=headers, timeout=TIMEOUT
         ).text
-        assert '"error": "not finished within 0.3 s' in events
+        assert '"error": {"message": "not finished within 0.3 s' in events
         assert "[DONE]" not in events
+
+
+def test_the_memory_of_a_request_is_bounded(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert generator.cache_bytes == 4 * 2 * 16  # keys and values of the only layer
+    rows, start = list[int](), generator.decoder.reorder
+
+    def reorder(state: Any, index_BW: torch.Tensor) -> Any:
+        rows.append(index_BW.numel())
+        return start(state, index_BW)
+
+    monkeypatch.setattr(generator.decoder, "reorder", reorder)
+    body = {"prompt": ["the cat", "dogs"], "n": 3, "max_tokens": 30, "temperature": 0, "stop": ["zzz"]}
+    texts = []
+    for outputs in (100, 3, 2, 1):
+        tokens = 1 + max(len(generator.tokenizer.encode_document(text)) for text in body["prompt"]) + 30
+        rows.clear()
+        memory = 4 * outputs * tokens * generator.cache_bytes
+        with serve_in_thread([], generators={"lm": generator}, cache_bytes=memory) as (address, _):
+            answer = httpx.post(f"{address}/v1/completions", json=body, timeout=TIMEOUT).json()
+            texts.append([choice["text"] for choice in answer["choices"]])
+        assert max(rows) == min(6, outputs)
+    assert texts == texts[:1] * 4
+    with serve_in_thread([], generators={"lm": generator}, cache_bytes=1_000) as (address, _):
+        refused = httpx.post(f"{address}/v1/completions", json=body, timeout=TIMEOUT)
+    assert (refused.status_code, "for its KV cache" in refused.json()["error"]["message"]) == (413, True)
 
 
 def test_requests_take_turns_and_too_many_are_refused(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +373,8 @@ def test_an_internal_error_ends_one_request_only(
     with monkeypatch.context() as patch:
         patch.setattr(generator.decoder, "step", lambda *_: 1 / 0)
         response = client.post("/v1/completions", json={"prompt": "secret"})
-        assert (response.status_code, response.json()) == (500, {"error": "internal error"})
+        error = {"message": "internal error", "type": "server_error", "param": None, "code": None}
+        assert (response.status_code, response.json()) == (500, {"error": error})
     complete(client, prompt="x", max_tokens=1)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from transduce.language_model.generator import TextScore
-from transduce.serve.generation_queue import GenerationJob
+from transduce.serve.generation_queue import GenerationJob, GenerationQueue
 from transduce.serve.metrics import ServerMetrics
 from transduce.serve.scheduler import Scheduler
 
@@ -88,3 +88,18 @@ def test_large_requests_share_the_time() -> None:
     assert finished.wait(TIMEOUT)
     scheduler.close()
     assert sorted(order) == ["a"] * 3 + ["b"] * 3
+
+
+def test_jobs_run_together_if_their_caches_fit_in_memory() -> None:
+    queue = GenerationQueue(1, cache_bytes=10)
+    jobs = [GenerationJob(iter(()), lambda _: None, 1000, size) for size in (6, 4, 1, 20)]
+    for job in jobs:
+        queue.enqueue(job)
+    queue.next_job()
+    assert queue.waiting == 2
+    queue.remove(jobs[0])
+    queue.next_job()
+    assert queue.waiting == 1
+    queue.remove(jobs[1])
+    queue.remove(jobs[2])
+    assert queue.next_job() is jobs[3]  # it needs more than there is, and runs by itself

@@ -118,6 +118,13 @@ class SearchConfig:
             require(self.sample or name not in _ONLY_SAMPLING, f"{name} needs sampling; set sample too")
 
     @property
+    def name(self) -> str:
+        """What a figure says about the search by which it was measured."""
+        if self.sample:
+            return "sampled"
+        return "greedy" if self.beam == 1 else f"beam {self.beam}"
+
+    @property
     def rows(self) -> int:
         """Number of hypotheses of an input at each step."""
         return self.nbest if self.sample else self.beam

@@ -14,11 +14,11 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from transduce.deadline import check_deadline
-from transduce.language_model.generator import GenerationEvent, Generator, TextScore, stop_texts
+from transduce.language_model.generator import TOGETHER, GenerationEvent, Generator, TextScore, stop_texts
 from transduce.search.options import SamplingOptions
 from transduce.serve.api_keys import ApiKeys
 from transduce.serve.generation_queue import GenerationJob, Result
-from transduce.serve.limits import HttpError, Limits
+from transduce.serve.limits import OPENAI_PATHS, HttpError, Limits, error_body
 from transduce.serve.request_parsing import ERROR_RESPONSES, JSON, Texts, read_json, request_body
 from transduce.serve.scheduler import Scheduler
 from transduce.serve.workers import Pending, Workers
@@ -28,12 +28,35 @@ _MAX_STOPS = 16
 _UNSUPPORTED = ("frequency_penalty", "logit_bias", "presence_penalty", "suffix")
 _MOST_UNSENT = 256
 """Parts of a stream that wait for the client before others are merged into them."""
+_CACHE_SHARE = 4
+"""Share of the memory for KV caches that a request has: one part of this number, so that others run beside it."""
+_SEEDS = 2**31
 _STEP_TOKENS = 512
 """Tokens of prompts that are scored together; a longer prompt, or window of one, is scored by itself."""
 _EXAMPLE: dict[str, Any] = {"prompt": "Once upon a time", "max_tokens": 64, "temperature": 0.8}
 
 
 # Requests and responses
+
+
+class OpenAIError(BaseModel):
+    """An error as OpenAI's interface describes it."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class OpenAIErrorResponse(BaseModel):
+    """The body of every error response."""
+
+    error: OpenAIError
+
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {**response, "model": OpenAIErrorResponse} for status, response in ERROR_RESPONSES.items()
+}
 
 
 class StreamOptions(BaseModel):
@@ -48,7 +71,7 @@ class CompletionRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"example": _EXAMPLE})
     model: str | None = Field(None, description="Name of a model; by default the server's first language model.")
-    prompt: Texts = Field("", description="Text to continue, or several texts.")
+    prompt: Texts | None = Field("", description="Text to continue, or several texts; token ids are not supported.")
     max_tokens: int | None = Field(None, ge=0, description="Maximum number of new tokens of an output; default 16.")
     temperature: float | None = Field(None, description="Temperature; 0 takes the most likely token.")
     top_p: float | None = Field(None, description="See the search options of /v1/translate.")
@@ -56,7 +79,9 @@ class CompletionRequest(BaseModel):
     min_p: float | None = Field(None, description="Not part of OpenAI's interface; see the search options.")
     n: int | None = Field(None, ge=1, description="Number of outputs for each prompt; default 1.")
     stop: Texts | None = Field(None, description="Text, or up to 16 texts, before which an output ends.")
-    seed: int | None = Field(None, description="Random seed; without it, outputs differ between requests.")
+    seed: int | None = Field(
+        None, ge=-(2**63), lt=2**63, description="Random seed; without it, outputs differ between requests."
+    )
     stream: bool | None = Field(None, description="Send text as it is generated, as server-sent events.")
     stream_options: StreamOptions | None = None
     echo: bool | None = Field(None, description="Begin every output with its prompt.")
@@ -70,7 +95,7 @@ class CompletionRequest(BaseModel):
 
     @property
     def prompts(self) -> list[str]:
-        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
+        return [self.prompt or ""] if isinstance(self.prompt, str | None) else self.prompt
 
     @property
     def outputs(self) -> int:
@@ -153,9 +178,10 @@ def completion_routes(
 ) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["language models"])
     started = int(time.time())
-    stream = {"text/event-stream": {"schema": {"type": "string"}}}
+    event = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string"}}}
+    stream = {"text/event-stream": {"schema": event}}
 
-    @router.get("/models", responses={403: ERROR_RESPONSES[403]})
+    @router.get("/models", responses={403: _ERRORS[403]})
     async def models(request: Request) -> ModelList:
         """The language models that the server offers."""
         keys.check(request)
@@ -164,7 +190,7 @@ def completion_routes(
     @router.post(
         "/completions",
         response_model=Completion,
-        responses={200: {"content": stream}, **ERROR_RESPONSES},
+        responses={200: {"content": stream}, **_ERRORS},
         openapi_extra=request_body(CompletionRequest, JSON),
     )
     async def completions(request: Request) -> Any:
@@ -179,10 +205,11 @@ def completion_routes(
             raise HttpError(400, f"no such language model; available: {', '.join(generators)}")
         _check(body, limits)
         answer = _Answer(name, generators[name], body)
-        work = answer.work()
         await workers.run(sum(map(len, body.prompts)), answer.count_prompt)
+        at_once, cache_bytes = answer.batch(limits.cache_bytes)
+        work = answer.work(at_once)
         pending: Pending[Result | None] = Pending(limits.seconds, "ask for fewer tokens")
-        job = GenerationJob(work, pending.deliver, sum(map(len, body.prompts)) + body.new_tokens)
+        job = GenerationJob(work, pending.deliver, sum(map(len, body.prompts)) + body.new_tokens, cache_bytes)
         scheduler.generate(job)
         pending.cancel_with(lambda: scheduler.stop_generating(job))
         parts = _parts(answer, pending)
@@ -236,17 +263,32 @@ class _Answer:
         """Number of tokens of each prompt."""
         self._new_tokens = 0
 
-    def work(self) -> Iterator[Result | None]:
+    def batch(self, most_bytes: int) -> tuple[int, int]:
+        """How many outputs are generated at once, and the size of their KV caches; an error if one does not fit."""
+        generator, outputs = self._generator, len(self._prompt_lengths) * self._request.outputs
+        tokens = min(generator.context, 1 + max(self._prompt_lengths) + self._request.limit)
+        size = generator.cache_bytes * tokens
+        if size > most_bytes:
+            raise HttpError(
+                413, f"an output of {tokens:,} tokens with its prompt needs {size / 1e6:,.0f} MB for its KV cache, "
+                f"more than the {most_bytes / 1e6:,.0f} MB allowed; shorten the prompt or lower max_tokens"
+            )  # fmt: skip
+        at_once = max(1, min(TOGETHER, outputs, most_bytes // _CACHE_SHARE // size))
+        return at_once, at_once * size
+
+    def work(self, at_once: int) -> Iterator[Result | None]:
         """Generates tokens; with `echo`, first the scores of the prompts. None is a step with neither."""
         request = self._request
-        sampling = request.model_dump(include={"temperature", "top_p", "top_k", "min_p", "seed"}, exclude_none=True)
-        options = cast(SamplingOptions, {"seed": secrets.randbelow(2**31), **sampling})
+        sampling = request.model_dump(include={"temperature", "top_p", "top_k", "min_p"}, exclude_none=True)
+        sampling["seed"] = secrets.randbelow(_SEEDS) if request.seed is None else request.seed % _SEEDS
+        options = cast(SamplingOptions, sampling)
         self._generator.with_options(options)  # an error if one is out of range
         stops = stop_texts(request.stops)
         echo = self._scores() if request.echo else iter(())
         events = self._generator.event_steps(
-            request.prompts, num=request.outputs, max_tokens=request.limit, stop=stops, **options
-        )
+            request.prompts, num=request.outputs, max_tokens=request.limit, stop=stops, at_once=at_once,
+            **options,
+        )  # fmt: skip
         return chain(echo, events if request.limit else ())
 
     def _scores(self) -> Iterator[list[TextScore] | None]:
@@ -349,7 +391,7 @@ async def _events(answer: _Answer, parts: AsyncIterator[Choice], with_usage: boo
             yield _event(answer.completion([part]).model_dump_json(exclude={"usage"}))
     except Exception as error:  # too late for another status
         message = error.message if isinstance(error, HttpError) else "internal error"
-        yield _event(json.dumps({"error": message}))
+        yield _event(json.dumps(error_body(OPENAI_PATHS[0], 500, message)))
         return
     finally:
         unsent.close()

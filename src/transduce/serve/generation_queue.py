@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from transduce.serve.limits import error_location
@@ -32,6 +33,8 @@ class GenerationJob:
     """Called on the scheduler's thread with every result, and after the last one with None."""
     tokens: int
     """Upper bound on the number of tokens of the prompts and all outputs."""
+    cache_bytes: int = 0
+    """Maximum size of its KV caches."""
     used_seconds: float = 0.0
     """Time of the thread used so far; of the jobs of its size, the one with the least is next."""
 
@@ -56,9 +59,11 @@ class GenerationJob:
 class GenerationQueue:
     """The jobs of one size. Calls require the scheduler's lock."""
 
-    def __init__(self, weight: int) -> None:
+    def __init__(self, weight: int, cache_bytes: float = inf) -> None:
         self.weight, self.used_seconds = weight, 0.0
         """As those of an `EngineQueue`."""
+        self._cache_bytes = cache_bytes
+        """Maximum size of the KV caches of the jobs that are continued."""
         self._active: list[GenerationJob] = []
         self._waiting: deque[GenerationJob] = deque()
 
@@ -83,6 +88,9 @@ class GenerationQueue:
     def next_job(self) -> GenerationJob:
         """The job whose turn it is."""
         while self._waiting and len(self._active) < _ACTIVE:
+            caches = sum(job.cache_bytes for job in (*self._active, self._waiting[0]))
+            if self._active and caches > self._cache_bytes:
+                break
             job = self._waiting.popleft()
             job.used_seconds = min((other.used_seconds for other in self._active), default=0.0)
             self._active.append(job)
