@@ -2,16 +2,21 @@
 
 import os
 import shutil
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from preparation import TOKENIZER, corpus, forbid_encoding, run, texts, write_tsv
 
-from transduce.data import prepare
+from transduce.data import prepare, shards, write_corpus
 from transduce.data.prepare import DataConfig
 from transduce.errors import DataError
 from transduce.files.pairs import Pair
+from transduce.tokenizers.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -144,6 +149,67 @@ def test_folders_of_killed_processes_are_no_obstacle(
     assert len(prepared.train) == len(toy_pairs)
     assert fresh.exists()  # another process may be writing to it
     assert not old.exists()
+
+
+def test_preparing_goes_on_where_it_was_interrupted(
+    tmp_path: Path,
+    toy_pairs: list[Pair],
+    encode_here: Callable[..., None],
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encode_here(workers=2, shard_pairs=20)
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "whole"))
+    whole, _ = run(corpus(tmp_path, toy_pairs))
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(cache))
+    numbers: list[int] = []
+
+    def interrupted(folder: Path, number: int, *arguments: Any) -> None:
+        numbers.append(number)
+        if len(numbers) == 3:
+            (folder / f"{number}.src.npy").write_bytes(b"half a shard")
+            raise KeyboardInterrupt
+        shards.write_shard(folder, number, *arguments)
+
+    monkeypatch.setattr(write_corpus, "write_shard", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(corpus(tmp_path, toy_pairs))
+    assert list(cache.glob("*.tmp"))
+    monkeypatch.setattr(Tokenizer, "train", None)  # it was learned before
+    rest, logged = run(corpus(tmp_path, toy_pairs))
+    assert sum("which was interrupted" in line for line in logged) == 1
+    assert numbers[:3] == [0, 2, 4]
+    assert sorted(numbers[3:]) == [number for number in range(len(toy_pairs) // 20) if number not in (0, 2)]
+    files = [{path.name: path.read_bytes() for path in prepared.train.folder.iterdir()} for prepared in (whole, rest)]
+    assert files[0] == files[1]
+    assert [path.name for path in cache.iterdir()] == [rest.train.folder.name]
+
+
+def test_a_second_process_waits_for_the_first(tmp_path: Path, toy_pairs: list[Pair], encode_here: object) -> None:
+    data, started, results = corpus(tmp_path, toy_pairs), threading.Event(), []
+
+    def log(line: str) -> None:
+        if "encoding" in line and not started.is_set():
+            started.set()
+            deadline = time.monotonic() + 20
+            while not any("waiting" in line for line in waiting) and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+    waiting: list[str] = []
+    first = threading.Thread(target=lambda: results.append(prepare.prepare(data, TOKENIZER, log)))
+    first.start()
+    assert started.wait(20)
+    second = prepare.prepare(data, TOKENIZER, waiting.append)
+    first.join()
+    assert any("waiting" in line for line in waiting)
+    assert not any("encoding" in line for line in waiting)
+    assert second.train.folder == results[0].train.folder
+
+
+def test_a_refused_text_leaves_nothing(tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(DataError, match="no usable sentence pair"):
+        run(corpus(tmp_path, [("", "")]))
+    assert not list(cache.iterdir())
 
 
 def test_the_languages_do_not_change_what_is_prepared(tmp_path: Path, toy_pairs: list[Pair]) -> None:

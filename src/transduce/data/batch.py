@@ -35,6 +35,8 @@ class Batch:
     """Number of labels that count."""
     positions_L: Tensor | None = None
     """The tokens of the last stream at which labels are predicted; None is every token."""
+    work: int | None = None
+    """What the speed of training counts (`Task.counted`), if it is not labels."""
 
     @classmethod
     def of(cls, device: torch.device | str = "cpu", **streams: Sequence[Sequence[int]]) -> "Batch":
@@ -61,7 +63,7 @@ class Batch:
             name: Stream(ids_N, replace(stream.segments, offsets_B1=offsets_B1, groups_G1=groups_G1))
             for (name, stream), ids_N, offsets_B1 in pairs
         }
-        return Batch(streams, labels_L, self.count, positions_L)
+        return Batch(streams, labels_L, self.count, positions_L, self.work)
 
     @property
     def _groups_G1(self) -> Tensor | None:
@@ -82,7 +84,7 @@ def to_device(batch: PackedBatch, device: torch.device, longest: int | None = No
         segments = Segments(send(stream.offsets_B1, device), bound, int(stream.offsets_B1[-1]), groups_G1)
         streams[name] = Stream(send(stream.ids_N, device), segments)
     positions_L = None if batch.positions_L is None else send(batch.positions_L, device)
-    return Batch(streams, send(batch.labels_L, device), batch.count, positions_L)
+    return Batch(streams, send(batch.labels_L, device), batch.count, positions_L, batch.work)
 
 
 def batches_by_length(sizes: Sequence[int], most: int = BATCH_TOKENS) -> Iterator[list[int]]:

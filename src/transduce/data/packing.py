@@ -44,6 +44,8 @@ class PackedBatch:
     """Number of labels that count."""
     positions_L: Ids | None = None
     """The tokens of the last stream at which labels are predicted; None is every token."""
+    work: int | None = None
+    """What the speed of training counts (`Task.counted`), if it is not labels."""
 
     def __getitem__(self, name: str) -> PackedStream:
         return self.streams[name]
@@ -51,7 +53,7 @@ class PackedBatch:
 
 def without_labels(batch: PackedBatch) -> PackedBatch:
     """The batch with no label that counts: its loss and its gradients are zero."""
-    return replace(batch, labels_L=np.full_like(batch.labels_L, PAD), count=0)
+    return replace(batch, labels_L=np.full_like(batch.labels_L, PAD), count=0, work=0)
 
 
 def fill(
@@ -90,6 +92,7 @@ def fill(
         labels_L=_padded(labels, size, PAD),
         count=batch.count if len(labels) == len(batch.labels_L) else int((labels != PAD).sum()),
         positions_L=None if positions is None else _padded(positions[:size], size, 0),
+        work=batch.work,
     )
 
 

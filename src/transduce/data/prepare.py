@@ -1,11 +1,13 @@
 """Make a vocabulary and token shards from text files, once: the result is cached by content and settings."""
 
+import fcntl
 import hashlib
 import json
+import os
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -17,7 +19,7 @@ from transduce.data.data_config import DataConfig as DataConfig  # re-exported
 from transduce.data.shards import TokenShards
 from transduce.data.write_corpus import write_pairs
 from transduce.disk import digest, flush_folder
-from transduce.errors import ConfigError, DataError
+from transduce.errors import ConfigError, DataError, TransduceError
 from transduce.files.pair_formats import HEADER, TSV, format_suffix
 from transduce.files.pairs import ReadReport, count_pairs, entry_suffixes
 from transduce.files.readers import DEFAULT_READER, READERS
@@ -125,32 +127,59 @@ def _prepare_into(
     log: Callable[[str], None],
     reader: str,
 ) -> None:
-    work: Path | None = None
+    """Prepare a corpus in a folder beside it, which stays if the process is killed: the next one resumes."""
+    work = folder.with_name(f"{folder.name}.tmp")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in folder.parent.glob("*.tmp"):  # of processes that were killed
-            if time.time() - leftover.stat().st_mtime > _ABANDONED:
+        for leftover in folder.parent.glob("*.tmp"):
+            if leftover != work and time.time() - leftover.stat().st_mtime > _ABANDONED:
                 shutil.rmtree(leftover, ignore_errors=True)
-        work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".tmp", dir=folder.parent))
-        log("data: reading " + ", ".join(" + ".join(files) for files in data.all_train))
-        write = READERS[reader].write or write_pairs
-        write(work, data, vocabulary, log, reader)
-        if changed := [name for name, now in source_digests(data, reader).items() if now != sources[name]]:
-            raise DataError(f"{changed[0]} changed while it was being read; run the same command again")
-        flush_folder(work)
-        try:
+        with _locked(work, log):
+            if folder.exists():  # another process prepared it meanwhile
+                shutil.rmtree(work)
+                return
+            log("data: reading " + ", ".join(" + ".join(files) for files in data.all_train))
+            if any(work.iterdir()):
+                log(f"data: resuming in {work}, which was interrupted")
+            write = READERS[reader].write or write_pairs
+            write(work, data, vocabulary, log, reader)
+            if changed := [name for name, now in source_digests(data, reader).items() if now != sources[name]]:
+                raise DataError(f"{changed[0]} changed while it was being read; run the same command again")
+            flush_folder(work)
             work.rename(folder)
-        except OSError:  # another process prepared the same corpus meanwhile
-            if not folder.exists():
-                raise
     except OSError as error:
+        shutil.rmtree(work, ignore_errors=True)
         raise DataError(
             f"{folder.parent}, where prepared text is kept, cannot be written: {error.strerror or error}; free space "
             "there or set TRANSDUCE_CACHE to another folder, then run the same command again"
         ) from None
-    finally:
-        if work:
-            shutil.rmtree(work, ignore_errors=True)
+    except TransduceError:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def _locked(work: Path, log: Callable[[str], None]) -> Iterator[None]:
+    """Make the folder, unless it is there, and wait until no other process works in it.
+
+    The processes that encode inherit the lock, so that those of a process that was killed are waited for.
+    """
+    while True:
+        work.mkdir(exist_ok=True)
+        descriptor = os.open(work, os.O_RDONLY)
+        os.set_inheritable(descriptor, True)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log("data: another process prepares the same text; waiting for it")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # The folder of the process that was waited for is renamed or removed.
+            if work.exists() and os.path.samestat(work.stat(), os.fstat(descriptor)):
+                yield
+                return
+        finally:
+            os.close(descriptor)
 
 
 def _report(shards: TokenShards, data: DataConfig) -> list[str]:

@@ -2,8 +2,9 @@
 
 An example has one sequence of ids for each stream; those of translation are pairs, with the streams `src` and `tgt`.
 A folder holds `index.json`, `manifest.json` and, for each shard n and each stream, `n.src.npy` (all ids, concatenated)
-and `n.src_offsets.npy`. `order.npy` has the numbers of all pairs sorted by length, `lengths.npy` the number of tokens
-in each of their streams, in that order.
+and `n.src_offsets.npy`. The last file of a shard, `n.kept.json`, lists its number of pairs of each part of the corpus;
+a shard without it is not complete. `order.npy` has the numbers of all pairs sorted by length, `lengths.npy` the number
+of tokens in each of their streams, in that order.
 """
 
 import json
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transduce.disk import damaged_file, write_manifest
+from transduce.disk import damaged_file, flush, write_atomically, write_manifest
 from transduce.errors import DataError
 
 Ids = npt.NDArray[np.integer[Any]]
@@ -99,8 +100,9 @@ def write_shard(
     sides: Sequence[Sequence[Sequence[int] | Ids]],
     vocab_size: int,
     streams: Sequence[str] = STREAMS,
+    kept: Sequence[int] = (),
 ) -> None:
-    """Write one shard from the sentences, as ids, of each stream."""
+    """Write one shard from the sentences, as ids, of each stream; `kept` is the number of those of each part."""
     dtype = np.uint16 if vocab_size <= 2**16 else np.uint32
     for stream, sentences in zip(streams, sides, strict=True):
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
@@ -109,8 +111,14 @@ def write_shard(
             ids = np.concatenate(sentences).astype(dtype)
         else:
             ids = np.fromiter((i for sentence in sentences for i in sentence), dtype=dtype, count=offsets[-1])
-        np.save(folder / f"{number}.{stream}.npy", ids)
-        np.save(folder / f"{number}.{stream}_offsets.npy", offsets)
+        for name, array in ((stream, ids), (f"{stream}_offsets", offsets)):
+            np.save(path := folder / f"{number}.{name}.npy", array)
+            flush(path)
+    write_atomically(kept_file(folder, number), json.dumps(kept).encode())
+
+
+def kept_file(folder: Path, number: int | str) -> Path:
+    return folder / f"{number}.kept.json"
 
 
 def write_index(

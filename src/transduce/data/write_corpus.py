@@ -1,9 +1,9 @@
 """Write a corpus into a folder: learn its vocabulary, encode its text with several processes, and write the index.
 
 The processes run this module: `python -m transduce.data.write_corpus FOLDER N OF JOB`. Every worker reads the entire
-corpus and encodes every OF-th shard of it, so that no text passes between processes. It prints, as JSON, the number of
-examples of each part of the corpus that it has written; the others are too long. Its exit code is CANNOT_WRITE if the
-disk is full, for example.
+corpus and encodes every OF-th shard of it, so that no text passes between processes. Shards that are already complete
+are not written again, so that preparing resumes after an interruption. The exit code is CANNOT_WRITE if the disk is
+full, for example.
 """
 
 import json
@@ -11,25 +11,36 @@ import os
 import random
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transduce.data.data_config import CorpusPart, DataConfig, part_repetitions
-from transduce.data.shards import write_index, write_shard
+from transduce.data.shards import kept_file, write_index, write_shard
+from transduce.disk import write_atomically
 from transduce.errors import DataError, TransduceError
 from transduce.files.pairs import ReadReport, Reservoir, count_pairs
 from transduce.files.readers import READERS, Reader
-from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load_tokenizer, tokenizer_of_stream
+from transduce.tokenizers.any_tokenizer import (
+    AnyTokenizer,
+    TokenizerPair,
+    encode_prompt_and_answer,
+    load_tokenizer,
+    tokenizer_file,
+    tokenizer_of_stream,
+)
 from transduce.tokenizers.symbols import escape, mark
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 
 CANNOT_WRITE = 3
 SHARD_PAIRS, _SHARD_ARRAYS = 50_000, 2_000
 _LISTED_CLASSES = 10
+T = TypeVar("T")
 
 
 @dataclass
@@ -48,28 +59,23 @@ def write_pairs(
     work: Path, data: DataConfig, vocabulary: TokenizerConfig | AnyTokenizer, log: Callable[[str], None], reader: str
 ) -> None:
     report, examples = ReadReport(), READERS[reader]
-    tokenizer: AnyTokenizer
     seen = _Seen()
     sample_size = vocabulary.sample_pairs if isinstance(vocabulary, TokenizerConfig) else 0
     sample = _sample(data, sample_size, report, reader, seen)
     labels = sorted(seen.labels)
-    if not isinstance(vocabulary, TokenizerConfig):
-        tokenizer = vocabulary
-    else:
-        if examples.texts(examples.streams):
-            size = count_pairs(len(sample), report.noun)
-            kind = "two vocabularies" if vocabulary.separate else "a vocabulary"
-            log(f"data: learning {kind} of {vocabulary.vocab_size:,} tokens from {size}")
-            if vocabulary.separate:
-                sources, targets = zip(*map(examples.texts, sample), strict=True)
-                tokenizer = TokenizerPair(*(Tokenizer.train(texts, vocabulary) for texts in (sources, targets)))
-            else:
-                tokenizer = Tokenizer.train(
-                    (text for example in sample for text in examples.texts(example)), vocabulary
-                )
-        else:  # a model folder has a vocabulary; this one writes the labels
-            tokenizer = Tokenizer.train_on_documents(labels, TokenizerConfig(type="char"), set("".join(labels)))
-    (work / tokenizer.file_name).write_bytes(tokenizer.model)
+
+    def learn(config: TokenizerConfig) -> AnyTokenizer:
+        if not examples.texts(examples.streams):  # a model folder has a vocabulary; this one writes the labels
+            return Tokenizer.train_on_documents(labels, TokenizerConfig(type="char"), set("".join(labels)))
+        kind = "two vocabularies" if config.separate else "a vocabulary"
+        size = count_pairs(len(sample), report.noun)
+        log(f"data: learning {kind} of {config.vocab_size:,} tokens from {size}")
+        if config.separate:
+            sources, targets = zip(*map(examples.texts, sample), strict=True)
+            return TokenizerPair(*(Tokenizer.train(texts, config) for texts in (sources, targets)))
+        return Tokenizer.train((text for example in sample for text in examples.texts(example)), config)
+
+    tokenizer = write_tokenizer(work, vocabulary, learn)
     log(f"data: encoding {count_pairs(report.pairs, report.noun)}")
     kept = encode_corpus(work, data, reader, -(-report.pairs // shard_pairs(examples)), labels)
     too_long = report.pairs - sum(kept)
@@ -97,6 +103,17 @@ def write_pairs(
     if data.directions or len(kept) > 1:
         lines += _describe_parts(data, kept, repeats)
     write_index(work, facts, READERS[reader].streams, list(zip(kept, repeats, strict=True)))
+
+
+def write_tokenizer(
+    work: Path, vocabulary: TokenizerConfig | AnyTokenizer, learn: Callable[[TokenizerConfig], AnyTokenizer]
+) -> AnyTokenizer:
+    """Write the vocabulary, which is learned unless it is given or was learned before preparing was interrupted."""
+    if tokenizer_file(work).exists():
+        return load_tokenizer(work)
+    tokenizer = learn(vocabulary) if isinstance(vocabulary, TokenizerConfig) else vocabulary
+    write_atomically(work / tokenizer.file_name, tokenizer.model)
+    return tokenizer
 
 
 def _sample(data: DataConfig, size: int, report: ReadReport, reader: str, seen: _Seen) -> list[tuple[Any, ...]]:
@@ -170,7 +187,19 @@ def encode_corpus(folder: Path, data: DataConfig, reader: str, shards: int, labe
     """
     job = encode_job(data, reader, labels)
     if shards == 1:
-        return encode_shards(folder, 0, 1, job)
+        encode_shards(folder, 0, 1, job)
+    else:
+        _encode_in_processes(folder, job, shards)
+    return kept_pairs(folder)
+
+
+def kept_pairs(folder: Path) -> list[int]:
+    """The number of examples of each part of the corpus in all shards."""
+    kept = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob(kept_file(folder, "*").name)]
+    return [sum(counts) for counts in zip(*kept, strict=True)]
+
+
+def _encode_in_processes(folder: Path, job: dict[str, Any], shards: int) -> None:
     workers = min(os.cpu_count() or 1, shards)
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -182,8 +211,8 @@ def encode_corpus(folder: Path, data: DataConfig, reader: str, shards: int, labe
             processes.append(
                 subprocess.Popen(
                     [*command, str(n), str(workers), json.dumps(job)],
-                    stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
+                    close_fds=False,  # they share the lock on the folder
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
                     text=True,
                 )
@@ -199,7 +228,6 @@ def encode_corpus(folder: Path, data: DataConfig, reader: str, shards: int, labe
             if process.returncode == CANNOT_WRITE:
                 raise OSError(reason)
             raise DataError(f"encoding failed: {reason}")
-    return [sum(counts) for counts in zip(*(json.loads(printed) for printed, _ in outcomes), strict=True)]
 
 
 def encode_job(data: DataConfig, reader: str, labels: Sequence[str] = ()) -> dict[str, Any]:
@@ -212,37 +240,47 @@ def shard_pairs(reader: Reader) -> int:
     return _SHARD_ARRAYS if reader.arrays else SHARD_PAIRS
 
 
-def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) -> list[int]:
-    """Write this worker's shards; returns the number of examples of each part of the corpus that fit."""
+def encode_shards(folder: Path, worker: int, workers: int, job: dict[str, Any]) -> None:
+    """Write this worker's shards."""
     reader = READERS[job["reader"]]
     if reader.encode:
-        return reader.encode(folder, worker, workers, [files for part in job["parts"] for files in part["train"]])
+        reader.encode(folder, worker, workers, [files for part in job["parts"] for files in part["train"]])
+        return
     tokenizer = load_tokenizer(folder)
     parts = [CorpusPart(**table) for table in job["parts"]]
     examples = _examples(parts, reader)
     class_of = {label: [number] for number, label in enumerate(job["labels"])}
-    written = [0] * len(parts)
-    for number, shard in enumerate(iter(lambda: list(islice(examples, shard_pairs(reader))), [])):
-        if number % workers != worker:
-            continue
+    shards = iter(lambda: list(islice(examples, shard_pairs(reader))), [])
+    for number, shard in missing_shards(folder, shards, worker, workers):
         marked = (_mark(example, parts[part], reader, is_back) for part, is_back, example in shard)
         columns = list(zip(*marked, strict=True))
-        streams: list[Any] = [
-            tokenizer_of_stream(tokenizer, name).encode_all(column, marked=True)
-            for name, column in zip(reader.texts(reader.streams), reader.texts(columns), strict=True)
-        ]
+        streams: list[Any] = (
+            [[encode_prompt_and_answer(tokenizer, *texts) for _, _, texts in shard]]
+            if reader.has_prompts
+            else [
+                tokenizer_of_stream(tokenizer, name).encode_all(column, marked=True)
+                for name, column in zip(reader.texts(reader.streams), reader.texts(columns), strict=True)
+            ]
+        )
         if reader.arrays:
             streams.insert(0, [array.reshape(-1) for array in columns[0]])
         if reader.labels:
             streams.append([class_of[label] for label in columns[-1]])
-        kept = []
+        fitting, kept = [], [0] * len(parts)
         for (part, _, _), ids in zip(shard, zip(*streams, strict=True), strict=True):
             if max(map(len, reader.texts(ids)), default=0) <= job["max_length"]:
-                kept.append(ids)
-                written[part] += 1
-        sides = [[ids[stream] for ids in kept] for stream in range(len(reader.streams))]
-        write_shard(folder, number, sides, max(tokenizer.vocab_size, tokenizer.target.vocab_size), reader.streams)
-    return written
+                fitting.append(ids)
+                kept[part] += 1
+        sides = [[ids[stream] for ids in fitting] for stream in range(len(reader.streams))]
+        vocab_size = max(tokenizer.vocab_size, tokenizer.target.vocab_size)
+        write_shard(folder, number, sides, vocab_size, reader.streams, kept)
+
+
+def missing_shards(folder: Path, shards: Iterable[T], worker: int, workers: int) -> Iterator[tuple[int, T]]:
+    """The shards of one of the workers that are not yet complete, with their numbers."""
+    for number, shard in enumerate(shards):
+        if number % workers == worker and not kept_file(folder, number).exists():
+            yield number, shard
 
 
 def _examples(parts: list[CorpusPart], reader: Reader) -> Iterator[tuple[int, bool, tuple[Any, ...]]]:
@@ -262,10 +300,17 @@ def _mark(example: tuple[Any, ...], part: CorpusPart, reader: Reader, is_back_tr
     return (marked, *map(escape, others))
 
 
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, which may be killed."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(CANNOT_WRITE)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     try:
-        written = encode_shards(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
-        print(json.dumps(written))
+        encode_shards(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
     except TransduceError as error:
         sys.exit(str(error))
     except OSError as error:
