@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import wave
 from pathlib import Path
@@ -54,6 +55,9 @@ def folder(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_lines(folder / "valid.tsv", rows[36:])
     outcome = transduce(*words(), "--out", "run", cwd=folder)
     assert outcome.code == 0, outcome.err
+    assert re.search(r"step 40  valid loss .*  exact_match 100.00 .*  \(greedy\)\n", outcome.err)
+    assert re.search(r"finished: .*valid exact match 100.00.*; beam 4\);", outcome.err)
+    assert re.search(r"step 40/40 .* target tok/s", outcome.err)
     assert "left out 1 recording whose sound cannot be read (first: train.tsv, line 37)" in outcome.err
     return folder
 
@@ -74,7 +78,9 @@ def test_training_validates_by_transcripts(folder: Path) -> None:
     assert last["wer"] == 0
     assert last["samples"][0]["reference"] in {f"{word} tone" for word in PITCHES}
     report = (folder / "run" / "report.html").read_text(encoding="utf-8")
-    assert "Word error rate on the validation set" in report
+    for text in ("Word error rate on the validation set, greedy", "target tokens/s", "validation set, beam 4"):
+        assert text in report
+    assert (last["search"], metrics(folder / "run")[-1]["search"]) == ("greedy", "beam 4")
     facts = json.loads((folder / "run" / "model" / "model.json").read_text(encoding="utf-8"))["facts"]
     assert facts["transcribe"] == {"seconds": 2}
     assert facts["data"]["recordings"] == 36
@@ -101,7 +107,7 @@ def test_the_model_transcribes_and_is_evaluated(transduce: Any, folder: Path) ->
     outcome = transduce("transcribe", "-m", "run", "sounds/0.wav", "sounds/2.wav", cwd=folder)
     assert outcome.out.splitlines() == ["low tone", "high tone"]
     outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--json", cwd=folder)
-    assert json.loads(outcome.out) == {"wer": 0.0, "exact_match": 100.0, "recordings": 9}
+    assert json.loads(outcome.out) == {"wer": 0.0, "exact_match": 100.0, "recordings": 9, "search": "beam 4"}
     outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--json", "--max-length", "1", cwd=folder)
     assert json.loads(outcome.out)["exact_match"] == 0
     outcome = transduce("evaluate", "-m", "run", "--test", "valid.tsv", "--max-extra", "1", cwd=folder)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from transduce.cli.evaluate import Evaluation, read_test_set
+from transduce.cli.progress import ProgressBar
 from transduce.config import require
 from transduce.data.packing import Example, PackedBatch, PackedStream, TokenIds
 from transduce.errors import ConfigError, DataError
@@ -50,6 +51,8 @@ class Transcribe(Task):
 
     reader = "speech"
     score_name = "exact_match"
+    searches = True
+    counted = "target tokens"
     figures: ClassVar = {"exact_match": "Exact match", "wer": "Word error rate"}
     lower_is_better = frozenset({"wer"})
     samples = ("Transcripts", ("recording", "transcript", "reference"))
@@ -137,7 +140,11 @@ class Transcribe(Task):
             model, validation.tokenizer, config=replace(options, max_length=longest), speech=speech
         )
         shared = sounds[validation.processes.share]
-        outputs = validation.processes.gather(validation.interruptible(lambda: transcriber.transcribe_samples(shared)))
+        validation.display.phase("transcribing", len(shared))
+        done = validation.display.advance
+        outputs = validation.processes.gather(
+            validation.interruptible(lambda: transcriber.transcribe_samples(shared, sound_done=done))
+        )
         samples = [
             {"source": f"{len(sound) / RATE:.1f} s", "output": output, "reference": reference}
             for sound, output, reference in zip(sounds, outputs, references, strict=True)
@@ -154,12 +161,16 @@ def evaluate_speech(request: Evaluation) -> None:
         raise ConfigError("a speech model is evaluated by itself: give --test with a .tsv of sound files and texts")
     transcriber = Transcriber.load(request.folders[0], device=request.device, threads=request.threads, **request.search)
     sounds, references = zip(*read_test_set(read_speech, str(test)), strict=True)
-    outputs = [transcriber.transcript(sound).text for sound in sounds]
+    outputs, search = [], transcriber.config.name
+    with ProgressBar(lambda: len(sounds), 0, False, "recordings", "recordings") as progress:
+        for sound in sounds:
+            outputs.append(transcriber.transcript(sound).text)
+            progress.advance()
     scores = {"wer": word_error_rate(outputs, references), "exact_match": exact_match(outputs, references)}
     if request.as_json:
-        print(json.dumps(scores | {"recordings": len(outputs)}, indent=1))
+        print(json.dumps(scores | {"recordings": len(outputs), "search": search}, indent=1))
         return
-    print(f"WER          {scores['wer']:6.2f}   of {len(outputs):,} recordings")
+    print(f"WER          {scores['wer']:6.2f}   of {len(outputs):,} recordings, {search}")
     print(f"Exact match  {scores['exact_match']:6.2f}")
 
 
