@@ -10,7 +10,8 @@ from transduce.training.recipe import read_style
 
 FOLDER = Path(__file__).parent / "family"
 STYLES = (
-    "paper", "gpt2", "llama", "mistral", "qwen3", "gemma", "bert", "t5", "bart", "marian", "m2m", "vit", "whisper",
+    "paper", "gpt2", "llama", "mistral", "qwen3", "gemma2", "gemma", "bert", "t5", "bart", "marian", "m2m", "vit",
+    "whisper",
 )  # fmt: skip
 WIDTH, BOX, GAP = 250, 26, 14
 COLOURS = {"norm": "#f2f0c8", "attention": "#fbe0c4", "feed": "#c9e4f3", "embedding": "#f6d3d8", "add": "#ffffff"}
@@ -36,6 +37,7 @@ def blocks(config: Any) -> list[tuple[str, str]]:
     causal = config.architecture == "decoder_only"
     how = {"rotary": ", rotary", "relative": ", relative bias"}.get(config.positions, "")
     window = ", window" if getattr(config, "window", None) else ""
+    window += ", bounded" if getattr(config, "score_cap", None) else ""
     attention = ("causal " if causal else "") + "self-attention" + how + window + biases
     sublayers = [("attention", attention)]
     if config.architecture == "encoder_decoder":

@@ -37,7 +37,7 @@ def llama(**more: Any) -> Any:
 
 def relative(style: str, **more: Any) -> Any:
     """A relative of Llama, or M2M-100."""
-    names = {"mistral": "Mistral", "qwen3": "Qwen3", "gemma": "Gemma3", "m2m": "M2M100"}
+    names = {"mistral": "Mistral", "qwen3": "Qwen3", "gemma": "Gemma3", "gemma2": "Gemma2", "m2m": "M2M100"}
     if style == "m2m":
         config = transformers.M2M100Config(**SMALL, **LAYERS, **WIDE, max_position_embeddings=16)
         return transformers.M2M100ForConditionalGeneration(config)

@@ -78,16 +78,16 @@ def gpt2(folder: Path) -> Any:
     return model
 
 
-def whisper() -> Any:
-    tokenizer = byte_level(WHISPER_SPECIAL)
-    size = tokenizer.get_vocab_size() + 5  # five times
-    ids = {name: tokenizer.token_to_id(name) for name in WHISPER_SPECIAL}
+def whisper(special: Sequence[str] = WHISPER_SPECIAL, times: int = 5, **more: Any) -> Any:
+    tokenizer = byte_level(special)
+    size = tokenizer.get_vocab_size() + times
+    ids = {name: tokenizer.token_to_id(name) for name in special}
     config = transformers.WhisperConfig(
         vocab_size=size, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
         decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_source_positions=100,
-        max_target_positions=16, num_mel_bins=80, dropout=0.0, pad_token_id=ids[END], bos_token_id=ids[END],
-        eos_token_id=ids[END], decoder_start_token_id=ids["<|startoftranscript|>"], suppress_tokens=[1, 2],
-        begin_suppress_tokens=None,
+        **{"max_target_positions": 16, "begin_suppress_tokens": None, "suppress_tokens": [1, 2]} | more,
+        num_mel_bins=80, dropout=0.0, pad_token_id=ids[END], bos_token_id=ids[END],
+        eos_token_id=ids[END], decoder_start_token_id=ids["<|startoftranscript|>"],
     )  # fmt: skip
     model = transformers.WhisperForConditionalGeneration(config)
     return randomized(model), tokenizer

@@ -66,7 +66,7 @@ def test_gpt2_generates(transduce: Any, tmp_path: Path) -> None:
     output = theirs.generate(
         torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), do_sample=False, max_new_tokens=12, pad_token_id=0
     )
-    words = ("--max-tokens", "12", "--temperature", "0", "--json", prompt)
+    words = ("--engine", "plain", "--max-tokens", "12", "--temperature", "0", "--json", prompt)
     outcome = transduce("generate", "-m", "ours", *words, cwd=tmp_path)
     expected = bytes(tokenizer.decode(output[0, len(ids) :], skip_special_tokens=True), "utf-8")
     assert bytes(json.loads(outcome.out)["text"], "utf-8") == expected
@@ -292,7 +292,7 @@ def test_vectors_of_sentence_transformers(pooling: str, tmp_path: Path) -> None:
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32, **modes}))
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 6}))
     import_model(folder, tmp_path / "ours")
-    encoder = TextEncoder.load(tmp_path / "ours", device="cpu")
+    encoder = TextEncoder.load(tmp_path / "ours", device="cpu", engine="plain")
     ours = torch.from_numpy(encoder.embed(["a bc a a a a a", "b"]))
     assert (encoder.max_length, encoder.texts_cut) == (4, 1)
     pool = {
@@ -352,6 +352,8 @@ def test_fill_takes_only_its_own_masks(tmp_path: Path) -> None:
         ({"seconds": 99}, "facts.transcribe.seconds must be between 1 and 2"),
         ({"languages": ["en"], "language_tokens": []}, "facts.transcribe needs one token for each language"),
         ({"prefix": "text"}, "prefix must be"),
+        ({"first_time": 3}, "facts.transcribe.first_time must be above the tokens of facts.transcribe.prefix"),
+        ({"translate": 5}, "facts.transcribe.prefix has no place for the language or the task"),
     ],
 )
 def test_damaged_facts(change: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Importing files of llama.cpp (GGUF), with random weights, against transformers."""
 
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from mixed_text import MIXED
 from transformers_models import (
     END,
     assert_close,
@@ -103,6 +105,134 @@ def test_gguf(tmp_path: Path) -> None:
     size = len(expected[0])
     assert isinstance(saved.tokenizer, ImportedTokenizer)
     assert saved.tokenizer.order.markers == (size - 1, size - 1, size - 3, size - 1)
+
+
+GEMMA = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+}  # fmt: skip
+MARKERS = [("<pad>", 3), ("<eos>", 3), ("<bos>", 3), ("<unk>", 2), ("\n\n", 4), ("▁▁", 4)]
+"""The first tokens of Gemma, with their types in GGUF."""
+
+
+def sentencepiece_vocabulary() -> tuple[list[tuple[str, int, float]], Any]:
+    """Tokens, types and scores of a vocabulary as Gemma's, and the processor of SentencePiece with them."""
+    spm: Any = pytest.importorskip("sentencepiece")
+    protocol: Any = pytest.importorskip("sentencepiece.sentencepiece_model_pb2")
+    content = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(MIXED * 2), model_writer=content, vocab_size=700, model_type="bpe", byte_fallback=True,
+        normalization_rule_name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False,
+        hard_vocab_limit=False, minloglevel=2, user_defined_symbols=["\n\n", "▁▁"],
+    )  # fmt: skip
+    model = protocol.ModelProto.FromString(content.getvalue())
+    pieces = [piece for piece in model.pieces if piece.type in (1, 6)]
+    del model.pieces[:]
+    for piece, kind in MARKERS:
+        model.pieces.add(piece=piece, type=kind, score=-1000)
+    model.pieces.extend(pieces)
+    model.trainer_spec.unk_id, model.trainer_spec.bos_id, model.trainer_spec.eos_id = 3, 2, 1
+    tokens = [(piece.piece, piece.type, piece.score) for piece in model.pieces]
+    return tokens, spm.SentencePieceProcessor(model_proto=model.SerializeToString())
+
+
+def k_blocks(kind: str, rows: int, columns: int, seed: int) -> tuple[Any, Any]:
+    """Random blocks of 256 weights of the types Q4_K and Q6_K as bytes, and what they stand for, as llama.cpp defines.
+
+    Q4_K: two scales of the block, eight scales and offsets of 6 bits for 32 weights each, and weights of 4 bits. Q6_K:
+    4 and 2 bits of every weight, sixteen scales of 8 bits for 16 weights each, and a scale of the block.
+    """
+    chance = np.random.default_rng(seed)
+    block_bytes, numbers = [], []
+    for _ in range(rows * columns // 256):
+        scale, offset = chance.normal(0, 1e-3, 2).astype(np.float16)
+        if kind == "Q4_K":
+            packed, quants = chance.integers(0, 256, 12), chance.integers(0, 256, 128)
+            block_bytes.append(scale.tobytes() + offset.tobytes() + bytes([*packed, *quants]))
+            for n in range(8):
+                if n < 4:
+                    small, low = packed[n] & 63, packed[n + 4] & 63
+                else:
+                    small = packed[n + 4] & 15 | packed[n - 4] >> 6 << 4
+                    low = packed[n + 4] >> 4 | packed[n] >> 6 << 4
+                half = quants[n // 2 * 32 : n // 2 * 32 + 32]
+                values = half >> 4 if n % 2 else half & 15
+                numbers += [float(scale) * small * value - float(offset) * low for value in values]
+        else:
+            low, high = chance.integers(0, 256, 128), chance.integers(0, 256, 64)
+            scales = chance.integers(-128, 128, 16)
+            block_bytes.append(bytes([*low, *high, *(scales % 256)]) + scale.tobytes())
+            for n in range(256):
+                part, inner = divmod(n, 128)
+                quarter, place = divmod(inner, 32)
+                four = low[part * 64 + quarter % 2 * 32 + place] >> quarter // 2 * 4 & 15
+                two = high[part * 32 + place] >> quarter * 2 & 3
+                numbers.append(float(scale) * scales[n // 16] * ((four | two << 4) - 32))
+    return (
+        np.frombuffer(b"".join(block_bytes), np.uint8).reshape(rows, -1),
+        np.array(numbers, np.float32).reshape(rows, columns),
+    )
+
+
+def test_gemma(tmp_path: Path) -> None:
+    """Weights in blocks of Q4_K and Q6_K, SentencePiece's vocabulary: transformers' logits and SentencePiece's ids."""
+    gguf: Any = pytest.importorskip("gguf")
+    tokens, processor = sentencepiece_vocabulary()
+    config = transformers.Gemma3TextConfig(
+        vocab_size=len(tokens), hidden_size=256, intermediate_size=256, num_hidden_layers=7, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=128, max_position_embeddings=64, sliding_window=4, query_pre_attn_scalar=128,
+        bos_token_id=2, eos_token_id=1, pad_token_id=0,
+    )  # fmt: skip
+    model = randomized(transformers.Gemma3ForCausalLM(config), 0.05)
+    writer = gguf.GGUFWriter(str(tmp_path / "model.gguf"), "gemma3")
+    outer = {"model.embed_tokens": "token_embd", "model.norm": "output_norm"}
+    for number, (name, parameter) in enumerate(model.named_parameters()):
+        module, x = name.removesuffix(".weight"), parameter.data.numpy()
+        if module not in outer:
+            _, _, layer, inner = module.split(".", 3)
+            outer[module] = f"blk.{layer}.{GEMMA[inner]}"
+        if x.ndim == 2 and ".layers.0." in module:
+            kind = ("Q4_K", "Q6_K")[number % 2]
+            quantized, x = k_blocks(kind, x.shape[0], x.shape[1], number)
+            parameter.data = torch.from_numpy(x)
+            writer.add_tensor(f"{outer[module]}.weight", quantized, raw_dtype=getattr(gguf.GGMLQuantizationType, kind))
+        else:
+            writer.add_tensor(f"{outer[module]}.weight", x + 1 if x.ndim == 1 else x)
+    for key, value in {
+        "block_count": 7, "context_length": 64, "embedding_length": 256, "feed_forward_length": 256,
+        "attention.head_count": 2, "attention.head_count_kv": 1, "attention.key_length": 128,
+        "attention.value_length": 128, "attention.sliding_window": 4,
+    }.items():  # fmt: skip
+        writer.add_uint32(f"gemma3.{key}", value)
+    writer.add_rope_freq_base(1e6)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([token for token, _, _ in tokens])
+    writer.add_token_types([kind for _, kind, _ in tokens])
+    writer.add_token_scores([score for _, _, score in tokens])
+    writer.add_bos_token_id(2)
+    writer.add_eos_token_id(1)
+    writer.add_unk_token_id(3)
+    writer.add_pad_token_id(0)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(False)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+    saved = imported(tmp_path / "model.gguf", tmp_path / "ours")
+    texts = [[2, 15, 9, 200, 17, 40, 41, 42, 300], [30, 31]]
+    expected = torch.cat([model(input_ids=torch.tensor([text])).logits[0] for text in texts])
+    assert_close(logits_of_original_tokens(saved, texts), expected)
+    order = saved.tokenizer.order
+    for text in [*(text for text in MIXED if "<pad>" not in text), "a  b\n\nc", "  two", "naïve 👍 ⌘"]:
+        ids = saved.tokenizer.encode(text)
+        assert [order.originals[token] for token in ids] == processor.encode(text)
+        assert b"".join(map(saved.tokenizer.raw_bytes, ids)).decode() == text.replace("▁", " ")
 
 
 def test_damaged_gguf(tmp_path: Path) -> None:

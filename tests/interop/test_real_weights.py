@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from mixed_text import MIXED
@@ -124,8 +125,8 @@ def test_smollm2(tmp_path: Path) -> None:
 
 def transformers_whisper(settings: dict[str, Any], weights: dict[str, Tensor]) -> Any:
     config = transformers.WhisperConfig(
-        **{name: value for name, value in settings.items() if name != "model_type"},
-        decoder_attention_heads=settings["encoder_attention_heads"],
+        **{name: value for name, value in settings.items() if name != "model_type"}
+        | {"decoder_attention_heads": settings["encoder_attention_heads"]},
     )
     model = transformers.WhisperForConditionalGeneration(config).eval()
     result = model.load_state_dict(weights, strict=False)
@@ -174,3 +175,12 @@ def test_whisper(tmp_path: Path) -> None:
         text = Transcriber.load(tmp_path / "ours").transcribe(WEIGHTS / "jfk.flac", beam=beam)
         print(f"beam {beam}: {text}")
         assert text.replace(",", "").removesuffix(".") == JFK
+
+
+def test_whisper_tells_the_times_of_a_long_recording(tmp_path: Path) -> None:
+    imported(WEIGHTS / "whisper", tmp_path / "ours")
+    sound = read_sound(WEIGHTS / "jfk.flac")
+    transcript = Transcriber.load(tmp_path / "ours").transcript(np.concatenate([sound] * 4))
+    assert transcript.language == "en"
+    assert [(part.start, part.end) for part in transcript.parts] == [(n * 11.0, n * 11.0 + 11) for n in range(4)]
+    assert {part.text.replace(",", "").removesuffix(".") for part in transcript.parts} == {JFK}

@@ -50,6 +50,11 @@ TYPES: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "mistral": ("MistralConfig", ["MistralForCausalLM"], {**LLAMA, "sliding_window": 4}),
     "qwen2": ("Qwen2Config", ["Qwen2ForCausalLM"], {**LLAMA, "num_key_value_heads": 2}),
     "qwen3": ("Qwen3Config", ["Qwen3ForCausalLM"], {**LLAMA, "head_dim": 6}),
+    "gemma2": (
+        "Gemma2Config", ["Gemma2ForCausalLM"],
+        {**LLAMA, "num_hidden_layers": 3, "head_dim": 6, "sliding_window": 3, "query_pre_attn_scalar": 9,
+         "attn_logit_softcapping": 4.0, "final_logit_softcapping": 6.0},
+    ),
     "gemma3_text": (
         "Gemma3TextConfig", ["Gemma3ForCausalLM"],
         {**LLAMA, "num_hidden_layers": 3, "head_dim": 6, "sliding_window": 3, "query_pre_attn_scalar": 9,
@@ -276,6 +281,8 @@ def test_random_settings(kind: str, tokenizer: Any, tmp_path: Path) -> None:
         ("mistral", {"sliding_window": 2}, None),
         ("qwen2", {}, None),
         ("qwen3", {"attention_bias": True}, None),
+        ("gemma2", {}, None),
+        ("gemma2", {"attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_bias": True}, None),
         ("gemma3_text", {}, None),
         (
             "gemma3_text",

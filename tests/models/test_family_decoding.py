@@ -1,6 +1,7 @@
 """Members of the family, token by token with a KV cache, against their complete forward pass."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from transformers_family import bart, gpt2, llama, marian, ours_of, relative, t5
 from transformers_models import assert_close, randomized
 
 from transduce.data.batch import Batch, Stream
-from transduce.models.decoder_only import DecoderOnly
+from transduce.fast.native.language_model import language_model_limits
+from transduce.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.nn.segments import pack_tokens
 
 
-@pytest.mark.parametrize("make", [gpt2, llama, partial(relative, "mistral"), partial(relative, "gemma")])
+@pytest.mark.parametrize("make", [gpt2, llama, *(partial(relative, name) for name in ("mistral", "gemma2", "gemma"))])
 @pytest.mark.parametrize("lengths", [[7, 3, 9], [4, 4], [1, 5], [1, 1]])
 def test_generation_with_a_prefilled_cache(make: Callable[[], Any], lengths: list[int], tmp_path: Path) -> None:
     """Prompts of different lengths, then some tokens; rows are copied and removed on the way."""
@@ -45,3 +47,18 @@ def test_encoder_decoder_step_by_step(make: Callable[[], Any], tmp_path: Path) -
     for t in range(6):
         logits_RV, state = ours.step(torch.tensor([target[t] for target in targets]), state)
         assert_close(logits_RV, complete_BTV[:, t])
+
+
+@pytest.mark.parametrize(
+    ("style", "reason"),
+    [
+        ("mistral", "no attention to a window (model.window)"),
+        ("qwen3", "no norms of queries and keys (model.qk_norm)"),
+        ("gemma2", "no bounds of scores or logits (model.score_cap, model.logit_cap)"),
+    ],
+)
+def test_engine_native_refuses_what_it_does_not_compute(style: str, reason: str, tmp_path: Path) -> None:
+    ours = ours_of(randomized(relative(style)), tmp_path)
+    assert isinstance(ours.config, DecoderOnlyConfig)
+    config = replace(ours.config, window=None, global_every=0) if style == "gemma2" else ours.config
+    assert language_model_limits(config) == reason

@@ -11,16 +11,20 @@ from transduce.training.recipe import read_style
 
 FAMILY_SETTINGS = (
     "architecture", "norm", "norm_type", "activation", "positions", "bias", "embedding", "tie_output",
-    "share_positions", "source", "qk_norm", "decoder_tag",
+    "share_positions", "source", "qk_norm", "decoder_tag", "score_cap", "logit_cap", "global_every",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("style", ["gpt2", "llama", "mistral", "qwen3", "gemma", "t5", "bart", "marian", "m2m"])
+@pytest.mark.parametrize(
+    "style", ["gpt2", "llama", "mistral", "qwen3", "gemma2", "gemma", "t5", "bart", "marian", "m2m"]
+)
 def test_a_style_is_what_its_converter_gives(style: str) -> None:
     """All settings but the sizes are equal."""
     tied = {"tie_word_embeddings": True}
     makers = {"gpt2": gpt2, "llama": lambda: llama(**tied), "t5": t5_untied, "bart": bart, "marian": marian}
-    makers |= {name: lambda name=name: relative(name, **tied) for name in ("mistral", "qwen3", "gemma", "m2m")}  # type: ignore[misc]
+    makers |= {
+        name: lambda name=name: relative(name, **tied) for name in ("mistral", "qwen3", "gemma2", "gemma", "m2m")
+    }  # type: ignore[misc]
     theirs = randomized(makers[style]())
     config, _ = convert(theirs.config.to_dict(), theirs.state_dict())
     wanted = read_style(style)["model"]

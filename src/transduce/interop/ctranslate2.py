@@ -98,7 +98,8 @@ def read_ctranslate2(folder: Path, options: Mapping[str, Any]) -> Original:
             raise ModelError(f"config.json: a CTranslate2 model with {name:.60} = {value!s:.40} cannot be imported")
     settings, weights = _read_model(folder / "model.bin")
     if settings["model_type"] == "whisper":
-        settings["suppress_tokens"] = options.get("suppress_ids")
+        settings |= {"suppress_tokens": options.get("suppress_ids")}
+        settings |= {"begin_suppress_tokens": options.get("suppress_ids_begin")}
         tokenizer = read_tokenizer(folder, settings, settings["vocab_size"])
     else:
         settings["layer_norm_epsilon"] = options.get("layer_norm_epsilon")

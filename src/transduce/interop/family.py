@@ -44,8 +44,10 @@ _ROTARY_SCALING = {
     },
 }  # fmt: skip
 """The ways of scaling rotary positions, with our settings."""
+_GLOBAL_EVERY = {"gemma2": 2, "gemma3_text": 6}
+"""Every n-th layer has no window, if the settings do not tell."""
 _TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "a table"}
-_JOINED = ("read", "only", "aliases", "fields", "fixed")
+_JOINED = ("read", "only", "aliases", "fields", "fixed", "layer", "gguf", "gguf_layer")
 _TOLERANCE = 1e-2
 """Largest difference of stored sinusoids, which may be of half precision, from computed ones."""
 
@@ -258,7 +260,8 @@ def _window(settings: Settings) -> dict[str, Any]:
         return {}
     count = settings["num_hidden_layers"]
     if not kinds:
-        every = settings.get("sliding_window_pattern", settings.get("_sliding_window_pattern", 0))
+        every = _GLOBAL_EVERY.get(settings["model_type"], 0)
+        every = settings.get("sliding_window_pattern", settings.get("_sliding_window_pattern", every))
         if settings["model_type"] in ("qwen2", "qwen3"):
             raise ModelError("config.json: use_sliding_window = true needs layer_types")
         return {"window": window, "global_every": every}
@@ -270,9 +273,8 @@ def _window(settings: Settings) -> dict[str, Any]:
 
 
 def _llama(settings: Settings, weights: _Weights) -> Converted:
-    """Llama and its relatives: Mistral, Qwen2, Qwen3 and Gemma 3."""
-    kind, rotary = settings["model_type"], _rotary(settings)
-    window, gemma = _window(settings), kind == "gemma3_text"
+    """Llama and its relatives: Mistral, Qwen2, Qwen3, Gemma 2 and 3."""
+    kind, rotary, window = settings["model_type"], _rotary(settings), _window(settings)
     if not window:
         rotary.pop("local_rotary_base", None)
     embedding_VD, width = weights["embed_tokens.weight"], settings["head_dim"] or None
@@ -282,16 +284,21 @@ def _llama(settings: Settings, weights: _Weights) -> Converted:
         **_same(settings), kv_heads=settings["num_key_value_heads"] or None, d_k=width, d_v=width, **rotary, **window,
         max_positions=min(settings["max_position_embeddings"], 2**16),  # rotations have no limit
         activation=_activation(settings["hidden_act"], _GATED), bias=bias, tie_output=not output,
+        score_cap=settings.get("attn_logit_softcapping") or None,
+        logit_cap=settings.get("final_logit_softcapping") or None,
     )  # fmt: skip
     ours = {
         **weights.take(_layers("decoder", "layers", config.layers, type_table(kind)["layer"]), zero_bias=bias),
         **weights.take([("decoder_norm", ("norm",))]),
     }
-    if gemma:  # its norms multiply by 1 + weight, and its scores have a scale of their own
-        scale = math.sqrt(config.head_widths[0] / settings["query_pre_attn_scalar"])
+    if kind in _GLOBAL_EVERY:  # Gemma's norms multiply by 1 + weight, and its scores have a scale of their own
+        d_k, _ = config.head_widths
+        scale, queries = math.sqrt(d_k / settings["query_pre_attn_scalar"]), config.num_heads * d_k
         for name, x in ours.items():
             if name.endswith("norm.weight"):
                 ours[name] = (1 + x) * (scale if name.endswith("q_norm.weight") else 1)
+            elif ".qkv." in name and not config.qk_norm:
+                ours[name] = torch.cat([x[:queries] * scale, x[queries:]])
     return config, {"embedding.weight_VD": embedding_VD, **ours, **output}
 
 
@@ -545,16 +552,17 @@ def opus_sinusoids(length: int, d_model: int) -> Tensor:
 
 
 CONVERTERS: dict[str, Callable[[Settings, _Weights], Converted]] = {
-    "bart": _bart, "bert": _bert, "distilbert": _distilbert, "gemma3_text": _llama, "gpt2": _gpt2, "llama": _llama,
-    "m2m_100": _m2m, "marian": _marian, "mbart": _bart, "mistral": _llama, "qwen2": _llama, "qwen3": _llama,
-    "roberta": _bert, "t5": _t5, "transformer": _marian, "vit": _vit, "whisper": _whisper, "xlm-roberta": _bert,
+    "bart": _bart, "bert": _bert, "distilbert": _distilbert, "gemma2": _llama, "gemma3_text": _llama, "gpt2": _gpt2,
+    "llama": _llama, "m2m_100": _m2m, "marian": _marian, "mbart": _bart, "mistral": _llama, "qwen2": _llama,
+    "qwen3": _llama, "roberta": _bert, "t5": _t5, "transformer": _marian, "vit": _vit, "whisper": _whisper,
+    "xlm-roberta": _bert,
 }  # fmt: skip
 """The type in `config.json`, and its converter."""
-LANGUAGE_MODELS = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma3_text")
+LANGUAGE_MODELS = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text")
 MASKED_MODELS = ("bert", "distilbert", "roberta", "xlm-roberta")
 _PREFIXES = {
     "gpt2": "transformer.", "t5": "",
     **dict.fromkeys(("llama", "bart", "marian", "transformer", "whisper", "m2m_100", "mbart"), "model."),
-    **dict.fromkeys(("mistral", "qwen2", "qwen3", "gemma3_text"), "model."), "xlm-roberta": "roberta.",
+    **dict.fromkeys(("mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"), "model."), "xlm-roberta": "roberta.",
 }  # fmt: skip
 """What the names of weights may begin with; in other types, it is the type."""

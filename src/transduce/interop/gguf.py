@@ -15,19 +15,24 @@ from transduce.errors import ModelError
 from transduce.interop.exchange import ByteReader, Original
 from transduce.interop.family import type_table
 from transduce.interop.imported_tokenizers import ImportedTokenizer, LibraryTokenizer, TokenOrder
-from transduce.interop.vocabulary import byte_level_bpe, find_markers
+from transduce.interop.vocabulary import byte_level_bpe, find_markers, scored_bpe
 from transduce.models.weights_file import physical_memory
 
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
 """Types of values in the metadata."""
-_CONTROL, _USER_DEFINED = 3, 4
-"""Types of special tokens and of other tokens that are recognized as a whole."""
+_NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
+"""Types of ordinary tokens, special ones, and others that are recognized as a whole."""
 _CHECKED = ("tokenizer.ggml.", "split.", "adapter.", "general.type")
 """Beginnings of keys, beside those of the architecture, that change what is computed; others describe the file."""
 _KNOWN = re.compile(
     r"tokenizer\.ggml\.(model|pre|tokens|token_type|scores|merges|add_bos_token|\w+_token_id)|split\.no"
 )
+_TYPES = {"llama": "llama", "gpt2": "gpt2", "gemma2": "gemma2", "gemma3": "gemma3_text"}
+"""The architectures that are read, and their types in transformers."""
+_GEMMA_27B = {"gemma2": 46, "gemma3_text": 62}
+"""Number of layers of the models of Gemma whose scores are scaled by another number than the width of a head."""
+_SPACE_PREFIX = "tokenizer.ggml.add_space_prefix"
 _NEUTRAL = (0, False, "", "none", "default", "model")
 """Values by which an unknown key changes nothing."""
 _MAX_FIELDS, _MAX_TENSORS, _MAX_ELEMENTS = 1 << 12, 1 << 16, 1 << 21
@@ -43,21 +48,29 @@ def read_gguf(path: Path) -> Original:
 
 
 def gguf_tokenizer(fields: Mapping[str, Any], settings: Mapping[str, Any]) -> ImportedTokenizer:
-    """The byte-level BPE vocabulary of a GGUF file, given its metadata."""
-    if (model := fields.get("tokenizer.ggml.model")) != "gpt2":
-        raise ModelError(f"a GGUF vocabulary of type {model!r:.40} cannot be imported; use one of type gpt2")
-    tokens, merges = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.merges"]
-    types = fields.get("tokenizer.ggml.token_type", [])
+    """The vocabulary of a GGUF file, given its metadata: byte-level BPE (gpt2), or SentencePiece's BPE (llama)."""
+    if (model := fields.get("tokenizer.ggml.model")) not in ("gpt2", "llama"):
+        raise ModelError(f"a GGUF vocabulary of type {model!r:.40} cannot be imported; use one of type gpt2 or llama")
+    tokens, types = fields["tokenizer.ggml.tokens"], fields.get("tokenizer.ggml.token_type", [])
     added = {
         token: kind == _CONTROL for token, kind in zip(tokens, types, strict=False) if kind in (_CONTROL, _USER_DEFINED)
     }
     vocabulary = {token: number for number, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):
         raise ModelError("the GGUF vocabulary has a token twice")
-    text = byte_level_bpe(vocabulary, merges, added, fields.get("tokenizer.ggml.pre", "default"))
+    if model == "gpt2":
+        text = byte_level_bpe(
+            vocabulary, fields["tokenizer.ggml.merges"], added, fields.get("tokenizer.ggml.pre", "default")
+        )
+    else:
+        scored = zip(tokens, types, fields["tokenizer.ggml.scores"], strict=True)
+        scores = {token: score for token, kind, score in scored if kind == _NORMAL}
+        unknown = tokens[fields.get("tokenizer.ggml.unknown_token_id", 0)]
+        prefix = bool(fields.get(_SPACE_PREFIX, True))
+        text = scored_bpe(vocabulary, scores, added, unknown, prefix=prefix)
     roles = {"pad": "padding", "unk": "unknown", "bos": "bos", "eos": "eos"}
     ids = {f"{ours}_token_id": fields.get(f"tokenizer.ggml.{theirs}_token_id") for ours, theirs in roles.items()}
-    begins = bool(fields.get("tokenizer.ggml.add_bos_token"))
+    begins = bool(fields.get("tokenizer.ggml.add_bos_token", model == "llama"))
     found = find_markers({**settings, **ids}, {}, vocabulary.get, len(tokens), begins=begins)
     return LibraryTokenizer(text, TokenOrder(found, len(tokens)))
 
@@ -88,7 +101,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str,
     except NotImplementedError:
         raise ModelError(f"{path}: its weights have a quantization that the package gguf cannot read") from None
     except Exception:  # the package raises whatever a damaged file leads to
-        raise ModelError(f"{path}: not a GGUF file of a llama or gpt2 model, or damaged") from None
+        raise ModelError(f"{path}: not a GGUF file of a {' or '.join(_TYPES)} model, or damaged") from None
     return settings, weights, fields
 
 
@@ -119,9 +132,9 @@ def _check_metadata(content: mmap.mmap) -> None:
 
 def _settings(fields: dict[str, Any], *, tied: bool) -> dict[str, Any]:
     kind = fields.get("general.architecture")
-    if kind not in ("llama", "gpt2"):
-        raise ModelError(f"GGUF models of the architecture {kind!r:.40} cannot be imported; use llama or gpt2")
-    table = type_table(kind)
+    if kind not in _TYPES:
+        raise ModelError(f"GGUF models of the architecture {kind!r:.40} cannot be imported; use {', '.join(_TYPES)}")
+    table = type_table(_TYPES[kind])
     known = {f"{kind}.{name}" for name in (*table["gguf"].values(), *table["gguf_ignored"])}
     width = fields.get(f"{kind}.attention.key_length")
     width = width or fields[f"{kind}.embedding_length"] // fields[f"{kind}.attention.head_count"]
@@ -132,12 +145,19 @@ def _settings(fields: dict[str, Any], *, tied: bool) -> dict[str, Any]:
         elif name == "split.count":
             accepted = value <= 1
         else:
-            checked = name.startswith((f"{kind}.", *_CHECKED)) and not _KNOWN.fullmatch(name)
+            spaces = name == _SPACE_PREFIX and fields.get("tokenizer.ggml.model") == "llama"
+            checked = not spaces and name.startswith((f"{kind}.", *_CHECKED)) and not _KNOWN.fullmatch(name)
             accepted = not checked or value in _NEUTRAL
         if not accepted:
             raise ModelError(f"GGUF models with {name:.60} = {value!s:.40} cannot be imported")
-    settings = {ours: fields.get(f"{kind}.{theirs}") for ours, theirs in table["gguf"].items()}
-    return {"model_type": kind, "tie_word_embeddings": tied, **settings}
+    settings: dict[str, Any] = {ours: fields.get(f"{kind}.{theirs}") for ours, theirs in table["gguf"].items()}
+    settings |= {"model_type": _TYPES[kind], "tie_word_embeddings": tied}
+    if layers := _GEMMA_27B.get(_TYPES[kind]):
+        large = settings["num_hidden_layers"] == layers
+        settings["query_pre_attn_scalar"] = (
+            settings["hidden_size"] // settings["num_attention_heads"] if large else width
+        )
+    return settings
 
 
 def _name(name: str, kind: str) -> str:
@@ -154,6 +174,8 @@ def _name(name: str, kind: str) -> str:
 
 def _restored(name: str, matrix: Tensor, settings: dict[str, Any]) -> Tensor:
     """A weight as transformers stores it."""
+    if settings["model_type"] in _GEMMA_27B:  # llama.cpp stores what its norms multiply by
+        return matrix - 1 if name.endswith("norm.weight") else matrix
     if settings["model_type"] == "gpt2":
         return matrix.T.contiguous() if matrix.dim() == 2 and name.startswith("h.") else matrix
     if name.endswith(("q_proj.weight", "k_proj.weight")):

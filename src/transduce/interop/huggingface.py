@@ -52,7 +52,8 @@ def read_huggingface(folder: Path, settings: Mapping[str, Any]) -> Original:
     complete = complete_settings(settings)
     generation = read_json(folder / "generation_config.json", {})
     if complete["model_type"] == "whisper":
-        complete.setdefault("suppress_tokens", generation.get("suppress_tokens"))
+        for name in ("suppress_tokens", "begin_suppress_tokens"):
+            complete[name] = generation.get(name, complete.get(name))
     ends = generation.get("eos_token_id", complete.get("eos_token_id"))
     ends = ends if isinstance(ends, list) else [ends]
     size = complete.get("vocab_size", 4)  # a model of images has markers only

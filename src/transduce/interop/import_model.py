@@ -216,19 +216,26 @@ def _transcription(original: Original) -> dict[str, Any]:
     if missing := [piece for piece in prefix if piece not in named]:
         raise ModelError(f"the vocabulary of this Whisper model has no token {missing[0]}")
     first_time = order.originals[named[prefix[-1]]] + 1
-    suppressed = [token for token in settings.get("suppress_tokens") or [] if 0 <= token < order.size]
     languages = {name[2:-2]: token for name, token in named.items() if name[:2] + name[-2:] == "<||>"}
     languages = {name: token for name, token in languages.items() if is_language_code(name) and len(prefix) > 1}
-    never = {order.ids[token] for token in [*suppressed, *range(first_time, order.size)]}
     begin = [named[piece] for piece in prefix]
-    return {
+    found: dict[str, Any] = {
         "prefix": begin,
         "languages": list(languages),
         "language_tokens": list(languages.values()),
-        "suppressed": sorted(never - {EOS, *begin}),
         "seconds": settings["max_source_positions"] // 50,
         "pad": True,
     }
+    for name, theirs in (("suppressed", "suppress_tokens"), ("begin_suppressed", "begin_suppress_tokens")):
+        tokens = {order.ids[token] for token in settings.get(theirs) or [] if 0 <= token < order.size}
+        found[name] = sorted(tokens - ({EOS} if name == "suppressed" else set()))
+    roles = {"translate": "translate", "nospeech": "no_speech", "nocaptions": "no_speech", "startofprev": "previous"}
+    for piece, name in roles.items():
+        if f"<|{piece}|>" in named and (name != "translate" or len(prefix) > 1):
+            found[name] = named[f"<|{piece}|>"]
+    if first_time < order.size:
+        found["first_time"] = order.ids[first_time]
+    return found
 
 
 def _restore(

@@ -232,10 +232,10 @@ class LibraryTokenizer(ImportedTokenizer):
         piece = self._tokenizer.id_to_token(original)
         if piece is None or original in self._special:
             return b""
-        if original in self._added:
+        if original in self._added and (self._is_byte_level or self._is_word_piece):
             return self._added[original].encode()
         if self._is_byte_level:
-            return bytes(_BYTE_OF[character] for character in piece if character in _BYTE_OF)
+            return bytes(BYTE_OF[character] for character in piece if character in BYTE_OF)
         if self._is_word_piece:
             return piece.removeprefix("##").encode() if piece.startswith("##") else f" {piece}".encode()
         return raw_piece(piece)
@@ -280,7 +280,7 @@ def _byte_characters() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
 
 
-_BYTE_OF = _byte_characters()
+BYTE_OF = _byte_characters()
 
 
 class SentencePiecePair(ImportedTokenizer):

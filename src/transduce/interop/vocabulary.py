@@ -30,7 +30,7 @@ from transduce.models.encoder_decoder import EncoderDecoderConfig
 from transduce.models.encoder_only import EncoderOnlyConfig
 from transduce.models.transformer import TransformerConfig
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair
-from transduce.tokenizers.symbols import language_tag
+from transduce.tokenizers.symbols import SPACE_MARK, language_tag
 from transduce.tokenizers.tokenizer import Tokenizer, rename_pieces
 
 NEVER = -1e4
@@ -322,6 +322,41 @@ def byte_level_bpe(
     tokenizer.pre_tokenizer, tokenizer.decoder = ways[split], library.decoders.ByteLevel()
     tokenizer.add_special_tokens([token for token, special in added.items() if special])
     tokenizer.add_tokens([token for token, special in added.items() if not special])
+    return str(tokenizer.to_str())
+
+
+def scored_bpe(
+    vocabulary: Mapping[str, int],
+    scores: Mapping[str, float],
+    added: Mapping[str, bool],
+    unknown: str,
+    *,
+    prefix: bool,
+) -> str:
+    """The `tokenizer.json` of SentencePiece's BPE, in which the pair whose union has the highest score is joined first.
+
+    `added` is as in `byte_level_bpe`, `unknown` the unknown token; with `prefix`, a space is added before every text.
+    """
+    library = import_tokenizers()
+    pairs = [
+        (-score, piece[:end], piece[end:])
+        for piece, score in scores.items()
+        for end in range(1, len(piece))
+        if piece[:end] in scores and piece[end:] in scores
+    ]
+    pairs.sort(key=lambda pair: (pair[0], vocabulary[pair[1]], vocabulary[pair[2]]))
+    model = library.models.BPE(
+        dict(vocabulary), [pair[1:] for pair in pairs], unk_token=unknown, fuse_unk=True, byte_fallback=True
+    )
+    tokenizer, normalizers, decoders = library.Tokenizer(model), library.normalizers, library.decoders
+    marked = normalizers.Replace(" ", SPACE_MARK)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE_MARK), marked]) if prefix else marked
+    steps = [decoders.Replace(SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence([*steps, *([decoders.Strip(" ", 1, 0)] if prefix else [])])
+    tokenizer.add_special_tokens([token for token, special in added.items() if special])
+    tokenizer.add_tokens([
+        library.AddedToken(token, normalized=SPACE_MARK in token) for token, special in added.items() if not special
+    ])  # fmt: skip
     return str(tokenizer.to_str())
 
 
