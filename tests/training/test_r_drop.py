@@ -23,15 +23,22 @@ from transduce.translation.task import Translate
 M, V, D = 13, 11, 6
 
 
-def reference_symmetric_kl(first_MD: Tensor, second_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor) -> Tensor:
-    log_p, log_q = (F.log_softmax(hidden @ embedding_VD.T, dim=1)[labels_M != PAD] for hidden in (first_MD, second_MD))
+def reference_symmetric_kl(
+    first_MD: Tensor, second_MD: Tensor, labels_M: Tensor, embedding_VD: Tensor, cap: float | None = None
+) -> Tensor:
+    logits = (hidden @ embedding_VD.T for hidden in (first_MD, second_MD))
+    logits = (x if cap is None else cap * torch.tanh(x / cap) for x in logits)
+    log_p, log_q = (F.log_softmax(x, dim=1)[labels_M != PAD] for x in logits)
     return F.kl_div(log_p, log_q, reduction="sum", log_target=True) + F.kl_div(
         log_q, log_p, reduction="sum", log_target=True
     )
 
 
+@pytest.mark.parametrize("cap", [None, 1.5])
 @pytest.mark.parametrize("chunk", [V * 4, 1 << 20])
-def test_value_and_gradients_equal_those_of_pytorch(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_and_gradients_equal_those_of_pytorch(
+    chunk: int, cap: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(r_drop, "_CPU_CHUNK", chunk)
     torch.manual_seed(1)
     labels_M = torch.randint(4, V, (M,))
@@ -39,7 +46,7 @@ def test_value_and_gradients_equal_those_of_pytorch(chunk: int, monkeypatch: pyt
     inputs = [torch.randn(size, D, requires_grad=True) for size in (M, M, V)]
     outcomes = []
     for function in (r_drop.symmetric_kl, reference_symmetric_kl):
-        value = function(inputs[0], inputs[1], labels_M, inputs[2])
+        value = function(inputs[0], inputs[1], labels_M, inputs[2], cap)
         outcomes.append((value, *torch.autograd.grad(3 * value, inputs)))
     for ours, expected in zip(*outcomes, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)

@@ -277,6 +277,10 @@ class DecoderOnlyConfig(TransformerConfig):
     """llama3: wavelengths that fit more often than this are not."""
     rotary_original: int = 8192
     """llama3: the original context, in tokens."""
+    score_cap: float | None = None
+    """Bound of the scores of attention, which cap * tanh(score / cap) approaches (Gemma 2); by default none."""
+    logit_cap: float | None = None
+    """Bound of the logits, likewise (Gemma 2)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -289,6 +293,9 @@ class DecoderOnlyConfig(TransformerConfig):
             self.rotary_factor > 0 and self.rotary_original >= 1, "rotary_factor and rotary_original must be above 0"
         )
         require(self.rotary_low < self.rotary_high, "rotary_low must be below rotary_high")
+        for name in ("score_cap", "logit_cap"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"{name} must be above 0")
         rotary = self.positions == "rotary" or (self.rotary_scaling == "none" and self.local_rotary_base is None)
         require(rotary, 'rotary_scaling and local_rotary_base have no effect without positions = "rotary"')
 
@@ -305,7 +312,7 @@ class DecoderOnlyConfig(TransformerConfig):
 
     @property
     def packs_attention(self) -> bool:
-        return super().packs_attention and self.window is None
+        return super().packs_attention and self.window is None and self.score_cap is None
 
     @property
     def layer_counts(self) -> Sequence[str]:

@@ -3,7 +3,8 @@
 Since 2017: no encoder and no cross-attention, so a layer is the paper's encoder layer with the causal mask; the norm
 comes before the sub-layer, with one more at the end of the stack (GPT-2). Llama replaces layer norm by RMSNorm, ReLU by
 SwiGLU, added positions by rotations, drops biases, and lets groups of heads share keys and values. Mistral attends to a
-window; Qwen3 normalizes queries and keys; Gemma has norms before and after sub-layers, and windows in most layers.
+window; Qwen3 normalizes queries and keys; Gemma has norms before and after sub-layers, and windows in most layers;
+Gemma 2 also bounds the scores of attention and the logits.
 """
 
 from collections import deque
@@ -125,6 +126,10 @@ class DecoderOnly(Transformer):
     def longest(self) -> int | None:
         """See `Model`: the number of learned positions."""
         return self.config.max_positions if self.config.positions == "learned" else None
+
+    @property
+    def logit_cap(self) -> float | None:
+        return self.config.logit_cap
 
     def layers(self) -> Iterable[nn.Module]:
         return self.decoder

@@ -1,6 +1,7 @@
 """Model folders, read without torch: settings, tokenizer, facts, and the weights as bytes.
 
-A folder holds `model.json` (the card), `model.safetensors` (weights), the tokenizer (`tokenizer.model`,
+A folder holds `model.json` (the card), `model.safetensors` (weights; or `adapter.safetensors`, low-rank updates of
+another folder's weights, see `models/merged_weights.py`), the tokenizer (`tokenizer.model`,
 `tokenizer.json` of an imported model, or `tokenizers.json` if source and target have one each) and optionally
 `README.md` (a description of its data, licence, scores and limitations) and files of engines, such as
 `shortlist.safetensors` (`fast/native/shortlist.py`).
@@ -19,6 +20,7 @@ from transduce.disk import MANIFEST, damaged_file, require_file, write_atomicall
 from transduce.errors import ConfigError, ModelError, needs_torch
 from transduce.files.languages import describe_directions, directions_of, is_language_code
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
+from transduce.models.merged_weights import ADAPTER, MergedWeights, find_base, read_base
 from transduce.models.weights_file import PRECISIONS, Arrays, Precision, Shapes, WeightsFile
 from transduce.tokenizers.any_tokenizer import (
     TOKENIZER_FILES,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CARD, WEIGHTS, NOTES, SHORTLIST = "model.json", "model.safetensors", "README.md", "shortlist.safetensors"
-MODEL_FILES = (CARD, WEIGHTS, *TOKENIZER_FILES, SHORTLIST, NOTES)
+MODEL_FILES = (CARD, WEIGHTS, ADAPTER, *TOKENIZER_FILES, SHORTLIST, NOTES)
 FORMAT = 1
 BUNDLED = Path(__file__).parents[1] / "bundled" / "en-de-fr"
 """The model that ships with the package."""
@@ -138,8 +140,10 @@ def save_model(
         "model": settings,
         "facts": facts,
     }
-    weights = {name: x.detach() for name, x in model.state_dict().items()}
-    save_tensors(to_int8(weights) if precision == "int8" else weights, folder / WEIGHTS)
+    if model.base:
+        card["base"] = model.base.table(folder)
+    weights = {name: x.detach() for name, x in model.trained.state_dict().items()}
+    save_tensors(to_int8(weights) if precision == "int8" else weights, weights_path(folder, card))
     (folder / tokenizer.file_name).write_bytes(tokenizer.model)
     (folder / CARD).write_text(card_text(card), encoding="utf-8")
 
@@ -154,11 +158,12 @@ def read_model(folder: Path) -> ModelFolder:
     """Read a model folder, which is untrusted: inconsistent sizes are refused before anything is allocated."""
     is_checkpoint = (folder / MANIFEST).exists()
     vocabulary = tokenizer_file(folder).name
-    needed = (CARD, WEIGHTS, vocabulary, *([SHORTLIST] if (folder / SHORTLIST).exists() else []))
+    stored = ADAPTER if (folder / ADAPTER).exists() else WEIGHTS
+    needed = (CARD, stored, vocabulary, *([SHORTLIST] if (folder / SHORTLIST).exists() else []))
     if is_checkpoint and (damage := damaged_file(folder, needed, others=False)):
         raise ModelError(f"{damage[0]} {damage[1]}; name another checkpoint of the run, or continue its training")
     card = read_card(folder)
-    weights = WeightsFile(folder / WEIGHTS, card["precision"])
+    weights = read_weights_file(folder, card)
     tokenizer = load_tokenizer(folder)
     if card["vocab_size"] != tokenizer.target.vocab_size:
         stated, actual = _count(card["vocab_size"]), _count(tokenizer.target.vocab_size)
@@ -166,13 +171,27 @@ def read_model(folder: Path) -> ModelFolder:
     config = _build_config(card["architecture"], card["model"], str(folder / CARD))
     _require_source_vocabulary(folder, config, tokenizer)
     required = config.min_parameters(tokenizer.target.vocab_size)
-    stored = sum(map(math.prod, weights.stored_shapes.values()))
-    if required > stored:
+    count = sum(map(math.prod, weights.stored_shapes.values()))
+    if required > count:
         raise ModelError(
-            f"{folder / WEIGHTS}: does not fit {CARD}: it has {stored:,} weights, but at least {_count(required)} "
+            f"{weights.path}: does not fit {CARD}: it has {count:,} weights, but at least {_count(required)} "
             "are expected"
         )
     return ModelFolder(folder, config, tokenizer, card["facts"], weights)
+
+
+def weights_path(folder: Path, card: Mapping[str, Any]) -> Path:
+    """The file of the weights, or of low-rank updates of those of a base."""
+    return folder / (ADAPTER if "base" in card else WEIGHTS)
+
+
+def read_weights_file(folder: Path, card: Mapping[str, Any]) -> WeightsFile:
+    """The weights of a folder, given its card: those of its base with its updates, if it has a base."""
+    if "base" not in card:
+        return WeightsFile(folder / WEIGHTS, card["precision"])
+    base = read_base(card["base"], folder / CARD)
+    place = find_base(base, folder, WEIGHTS, BUNDLED)
+    return MergedWeights(folder / ADAPTER, place / WEIGHTS, read_card(place)["precision"], base.scale)
 
 
 def _require_source_vocabulary(folder: Path, config: ModelConfig, tokenizer: AnyTokenizer) -> None:

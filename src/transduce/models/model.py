@@ -10,9 +10,12 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch
 from transduce.models.config import ModelConfig as ModelConfig
+from transduce.models.merged_weights import Base
 from transduce.models.weight_tensors import module_arrays
 from transduce.models.weights_file import Arrays, Shapes
+from transduce.nn.attention import soft_cap
 from transduce.nn.loss import smoothed_cross_entropy
+from transduce.nn.low_rank import LowRank
 
 
 class Model(nn.Module, ABC):
@@ -25,6 +28,15 @@ class Model(nn.Module, ABC):
     vocab_size: int
     cross_entropy = staticmethod(smoothed_cross_entropy)
     """The loss of hidden vectors, the output projection included."""
+    low_rank: LowRank | None = None
+    """The low-rank updates of its weights, if only these are trained."""
+    base: Base | None = None
+    """The model that these are updates of."""
+
+    @property
+    def trained(self) -> "Model | LowRank":
+        """What is trained, and stored in checkpoints: the weights, or low-rank updates of them."""
+        return self.low_rank or self
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
@@ -40,8 +52,13 @@ class Model(nn.Module, ABC):
         """The bias of the logits; None if there is none."""
         return None
 
+    @property
+    def logit_cap(self) -> float | None:
+        """The bound of the logits (`soft_cap`); None if there is none."""
+        return None
+
     def logits(self, hidden_LD: Tensor) -> Tensor:
-        return F.linear(hidden_LD, self.output_weight_VD, self.output_bias_V)
+        return soft_cap(F.linear(hidden_LD, self.output_weight_VD, self.output_bias_V), self.logit_cap)
 
     @property
     def longest(self) -> int | None:

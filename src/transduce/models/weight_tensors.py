@@ -22,7 +22,6 @@ from transduce.models.weights_file import (
     FEWEST_ON_GRID,
     LARGEST,
     Array,
-    Arrays,
     Int8Matrix,
     Precision,
     RawTensor,
@@ -52,10 +51,10 @@ def read_weights(path: Path, expected: Mapping[str, Tensor], precision: Precisio
 def weight_tensors(weights: WeightsFile, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of a file in float32; names and shapes must be as expected, and all values finite."""
     weights.require_shapes({name: tuple(x.shape) for name, x in expected.items()})
-    return {name: _tensor(x) for name, x in weights.items()}
+    return {name: to_tensor(x) for name, x in weights.items()}
 
 
-def _tensor(stored: Array) -> Tensor:
+def to_tensor(stored: Array) -> Tensor:
     if isinstance(stored, Int8Matrix):
         return from_int8(_as_stored(stored.q_NK), _finite(stored.largest_N))
     return _finite(stored)
@@ -75,7 +74,7 @@ def _as_stored(stored: RawTensor) -> Tensor:
     return torch.frombuffer(stored.content, dtype=_TYPES[stored.dtype]).view(stored.shape)
 
 
-def module_arrays(tensors: Mapping[str, Tensor]) -> Arrays:
+def module_arrays(tensors: Mapping[str, Tensor]) -> dict[str, RawTensor]:
     """The weights of a torch module, its `state_dict`; those in float32 on a CPU are not copied."""
     floats = {name: x.detach().float().cpu().contiguous() for name, x in tensors.items()}
     return {name: RawTensor("F32", tuple(x.shape), x.flatten().numpy().data.cast("B")) for name, x in floats.items()}

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from transduce.disk import atomic_folder, damaged_file, flush, write_manifest
 from transduce.errors import ModelError, RunError
 from transduce.models.folder import WEIGHTS, load_model, require_combinable, save_model
+from transduce.models.merged_weights import ADAPTER
 from transduce.models.model import Model
 from transduce.models.weight_tensors import read_weights, save_tensors
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
@@ -98,20 +99,20 @@ def adam_moments(model: Model, optimizer: torch.optim.Optimizer) -> dict[str, to
     """Adam's moments by the names of the weights; those of a sharded model are gathered from all processes."""
     return {
         f"{key}.{name}": gather_tensor(optimizer.state[parameter][key])
-        for name, parameter in model.named_parameters()
+        for name, parameter in model.trained.named_parameters()
         for key in MOMENTS
     }
 
 
 def load_checkpoint(folder: Path, model: Model, optimizer: torch.optim.Optimizer) -> Progress:
     """Load weights and optimizer state from a checkpoint; returns its progress."""
-    before = model.state_dict()
-    weights = read_weights(folder / WEIGHTS, before)
-    model.load_state_dict({name: shard_like(x, like=before[name]) for name, x in weights.items()})
+    before = model.trained.state_dict()
+    weights = read_weights(_weights_of(folder), before)
+    model.trained.load_state_dict({name: shard_like(x, like=before[name]) for name, x in weights.items()})
     tensors = load_file(folder / OPTIMIZER)
     progress = read_progress(folder)
     begin_moments(optimizer)
-    for name, parameter in model.named_parameters():
+    for name, parameter in model.trained.named_parameters():
         state = optimizer.state[parameter]
         state["step"].fill_(progress.step)
         for key in MOMENTS:
@@ -155,8 +156,13 @@ def newest_intact(checkpoints: Path, log: Callable[[str], None]) -> Path | None:
 
 def find_damage(folder: Path) -> str | None:
     """The first damaged file of a checkpoint and its damage; None if all are intact."""
-    damage = damaged_file(folder, needed=(WEIGHTS, OPTIMIZER, STATE))
+    damage = damaged_file(folder, needed=(_weights_of(folder).name, OPTIMIZER, STATE))
     return f"{damage[0].name} {damage[1]}" if damage else None
+
+
+def _weights_of(folder: Path) -> Path:
+    """The file of a checkpoint with what was trained (`Model.trained`)."""
+    return folder / (ADAPTER if (folder / ADAPTER).exists() else WEIGHTS)
 
 
 def scheduled(checkpoints: Path, every: int, last_step: int) -> list[Path]:
@@ -186,11 +192,12 @@ def _step(folder: Path) -> int:
 
 
 def load_average(model: Model, checkpoints: list[Path]) -> None:
-    total = {name: torch.zeros(x.shape, dtype=torch.float64) for name, x in model.state_dict().items()}
+    """Load the mean of the weights of checkpoints; of low-rank updates, each factor is averaged."""
+    total = {name: torch.zeros(x.shape, dtype=torch.float64) for name, x in model.trained.state_dict().items()}
     for folder in checkpoints:
-        for name, x in load_file(folder / WEIGHTS).items():
+        for name, x in load_file(_weights_of(folder)).items():
             total[name] += x
-    model.load_state_dict({name: (x / len(checkpoints)).float() for name, x in total.items()})
+    model.trained.load_state_dict({name: (x / len(checkpoints)).float() for name, x in total.items()})
 
 
 def mix_in(model: Model, start: Path, share: float) -> None:

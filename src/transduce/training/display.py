@@ -37,6 +37,8 @@ class Display:
         self._deadline: float | None = None
         self._at_most = ""
         self._record: dict[str, Any] = {}
+        self.counted = "tokens"
+        """What the speed counts."""
         self.begin(0, 0)
 
     def log(self, line: str) -> None:
@@ -71,7 +73,7 @@ class Display:
     def begin(self, step: int, steps: int, seconds: float | None = None) -> "Display":
         """Set the range of the progress and the time left, if it is limited; use the result as a context manager."""
         self._began = self._printed = time.monotonic()
-        self._first_step, self._step, self._steps, self._tokens, self._waited = step, step, steps, 0, 0.0
+        self._first_step, self._step, self._steps, self._work, self._waited = step, step, steps, 0, 0.0
         self._count = 0
         """Number of steps of this process."""
         self._deadline = None if seconds is None else self._began + seconds
@@ -95,15 +97,15 @@ class Display:
         if self._live:
             self._live.update(self._training, total=steps)
 
-    def step_done(self, step: int, tokens: int, norm: Tensor, log_every: int) -> None:
+    def step_done(self, step: int, work: int, norm: Tensor, log_every: int) -> None:
         """Show a step that ended with this gradient norm; after the first few, the time left and advice on threads."""
-        self._step, self._count, self._tokens = step, self._count + 1, self._tokens + tokens
+        self._step, self._count, self._work = step, self._count + 1, self._work + work
         if self._count in (1, _STEPS):
             norm.item()  # waits for a GPU
         now = time.monotonic()
         if self._count == 1:  # it is slower than the others
             self._began = self._printed = now
-            self._first_step, self._tokens, self._waited = step, 0, _waiting_seconds()
+            self._first_step, self._work, self._waited = step, 0, _waiting_seconds()
         if self._live:
             self._live.update(self._training, completed=step)
         elif (self._count == _STEPS and log_every > _STEPS) or now - self._printed > _SILENCE:
@@ -134,13 +136,19 @@ class Display:
         if "loss" in record:
             parts += [f"loss {record['loss']:.3f}", f"ppl {record['perplexity']:.2f}"]
         if record:
-            parts += [f"{record['tokens_per_second']:,.0f} tok/s", f"lr {record['learning_rate']:.2e}"]
+            parts += [f"{record['tokens_per_second']:,.0f} {self._unit}", f"lr {record['learning_rate']:.2e}"]
             parts += [] if self._narrow else [f"{record['memory_gb']:.1f} GB"]
             if record["skipped"]:
                 parts.append(f"{record['skipped']} steps skipped: gradients not finite")
-        elif self._tokens:
-            parts.append(f"{self._tokens / max(1e-9, time.monotonic() - self._began):,.0f} tok/s")
+        elif self._work:
+            parts.append(f"{self._work / max(1e-9, time.monotonic() - self._began):,.0f} {self._unit}")
         return parts
+
+    @property
+    def _unit(self) -> str:
+        """The unit of the speed, for example target tok/s; in a narrow terminal tok/s."""
+        counted = self.counted.split()[-1] if self._narrow else self.counted
+        return counted.replace("tokens", "tok") + "/s"
 
     @property
     def _narrow(self) -> bool:

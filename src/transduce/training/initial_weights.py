@@ -1,16 +1,20 @@
 """The model of a run with its initial weights: random, or those of the model that training starts from."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from transduce.config import require
 from transduce.data.prepare import Prepared
 from transduce.features import HOOKS
-from transduce.models.folder import load_model
+from transduce.models.folder import WEIGHTS, load_model
+from transduce.models.merged_weights import BUNDLED, Base
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 from transduce.models.weight_tensors import save_tensors
+from transduce.nn.low_rank import LowRank
 from transduce.training.learner import use_bfloat16
 from transduce.training.processes import Processes
 from transduce.training.recipe import Recipe
@@ -36,24 +40,49 @@ def new_model(
     torch.manual_seed(recipe.train.seed)
     model = create_model(recipe.model, prepared.tokenizer.target.vocab_size).to(device)
     model.reserve(recipe.data.max_length + task.markers)
-    if recipe.train.start_from and not run.has_checkpoint:  # otherwise the run has weights of its own
-        start = load_model(find_start(recipe.train.start_from), device)
+    config = recipe.train
+    if config.start_from and (config.lora or not run.has_checkpoint):  # otherwise the run has weights of its own
+        folder = find_start(config.start_from)
+        start = load_model(folder, device)
         labels = prepared.train.index.get("labels")
         # A model of another task, or of other classes, has no weights for these parts.
         new_parts = () if labels is not None and labels == start.facts.get("labels") else tuple(task.new_parts)
         weights = _with_layers_of(model, start.model, log)
         weights = {name: x for name, x in weights.items() if not name.startswith(new_parts)}
-        if recipe.train.start_share and processes.is_main:
+        if config.start_share and processes.is_main:
             save_tensors(weights, run.start)
         wanted = model.state_dict()
+        if config.lora:
+            _require_base(config.start_from, folder, start.model, model, new_parts)
         weights |= {name: x for name, x in wanted.items() if name.startswith(new_parts)}
-        model.load_state_dict({name: _extend(x, wanted[name], recipe.train.seed) for name, x in weights.items()})
-    if recipe.train.shard:
-        half = use_bfloat16(recipe.train.precision, device)
+        model.load_state_dict({name: _extend(x, wanted[name], config.seed) for name, x in weights.items()})
+        if config.lora:
+            scale = config.lora_alpha / config.lora
+            model.base = Base.of(folder, WEIGHTS, scale, bundled=config.start_from == BUNDLED)
+            run.require_same_base(model.base)
+            model.low_rank = LowRank(model, config.lora, scale, {*config.lora_layers}, new_parts)
+    if config.shard:
+        half = use_bfloat16(config.precision, device)
         if half and device.type == "cuda":
             HOOKS["fuse"](model)
         shard(model, processes.count, half=half)
     return model
+
+
+def _require_base(name: str, folder: Path, start: Model, model: Model, new_parts: tuple[str, ...]) -> None:
+    """Raise an error unless low-rank updates of a model can be stored beside the model that training starts from."""
+    require(
+        (folder / WEIGHTS).exists(),
+        f"train.lora: {name} is itself an update of another model; name that model, or "
+        "train it with train.lora_merge=true",
+    )
+    there, here = (
+        {name: x.shape for name, x in m.state_dict().items() if not name.startswith(new_parts)} for m in (start, model)
+    )
+    require(
+        there == here,
+        f"train.lora keeps all layers and the vocabulary of {name}; leave out settings of fewer layers and new symbols",
+    )
 
 
 def _with_layers_of(model: Model, start: Model, log: Callable[[str], None]) -> dict[str, Tensor]:

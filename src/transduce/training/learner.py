@@ -16,6 +16,7 @@ from transduce.data.batch import Batch
 from transduce.features import HOOKS
 from transduce.models.model import Model
 from transduce.nn.loss import with_bias
+from transduce.nn.low_rank import LowRank
 from transduce.training.checkpoint import begin_moments
 from transduce.training.cuda_graph import capture
 from transduce.training.processes import SINGLE_PROCESS, Processes
@@ -47,7 +48,7 @@ class Bfloat16Copy(Float32):
 
     def __init__(self, model: Model) -> None:
         self._weights: list[Tensor] = list(model.parameters())
-        self.worker = copy.deepcopy(model)
+        self.worker = copy.deepcopy(model, {id(model.low_rank): None})
         for weight in self.worker.parameters():
             weight.data = weight.data.bfloat16()
         for module in self.worker.modules():
@@ -70,6 +71,31 @@ class Bfloat16Copy(Float32):
     def refresh(self) -> None:
         """Round the updated weights to bfloat16."""
         torch._foreach_copy_(list(self.worker.parameters()), self._weights)
+
+
+class LowRankGradients(Float32):
+    """The gradients of low-rank updates follow from those of the weights, which another precision computes."""
+
+    def __init__(self, precision: Float32, low_rank: LowRank) -> None:
+        self._precision, self._low_rank, self.worker = precision, low_rank, precision.worker
+
+    def begin(self) -> None:
+        """Clear the worker's gradients, so that each batch writes its own."""
+        self.worker.zero_grad()
+
+    def collect(self) -> None:
+        weights = self.worker.named_parameters()
+        self._low_rank.add_gradients({name: weight.grad for name, weight in weights if weight.grad is not None})
+
+    def refresh(self) -> None:
+        """Compute the weights of the model and of the worker."""
+        self._low_rank.apply()
+        self._precision.refresh()
+
+
+def make_precision(model: Model, *, half: bool) -> Float32:
+    precision = Bfloat16Copy(model) if half else Float32(model)
+    return LowRankGradients(precision, model.low_rank) if model.low_rank else precision
 
 
 def use_bfloat16(precision: str, device: torch.device) -> bool:
@@ -105,7 +131,7 @@ class Compute:
             second_loss, second_nll = self.task.loss(model, second_LD, batch, self.label_smoothing)
             weight_VD, bias_V = model.output_weight_VD, model.output_bias_V
             (first_LE, weight_VE), (second_LE, _) = (with_bias(x, weight_VD, bias_V) for x in (hidden_LD, second_LD))
-            divergence = symmetric_kl(first_LE, second_LE, batch.labels_L, weight_VE)
+            divergence = symmetric_kl(first_LE, second_LE, batch.labels_L, weight_VE, model.logit_cap)
             # Half of the sum in the R-Drop paper, so that it is comparable with the loss of one pass.
             loss, nll = (loss + second_loss + self.r_drop / 2 * divergence) / 2, (nll + second_nll) / 2
         loss.backward()
@@ -136,8 +162,8 @@ class CapturedCompute(Compute):
 
 
 def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Adam:
-    """Adam for all weights of a model; weight decay applies to matrices only, not to biases and norms."""
-    weights = list(model.parameters())
+    """Adam for what is trained of a model; weight decay applies to matrices only, not to biases and norms."""
+    weights = [weight for _, weight in model.trained.named_parameters()]
     groups: list[dict[str, Any]] = [{"params": weights}]
     if config.weight_decay:
         groups = [
@@ -166,20 +192,22 @@ class Learner:
         processes: Processes = SINGLE_PROCESS,
     ) -> None:
         self.optimizer, self.clip_norm = optimizer, config.clip_norm
-        self._weights: list[Tensor] = list(model.parameters())
+        self._weights: list[Tensor] = [weight for _, weight in model.trained.named_parameters()]
         self._processes = processes
         begin_moments(optimizer)
         self.is_sharded = is_sharded(model)
         half = use_bfloat16(config.precision, model.device) and not self.is_sharded  # FSDP2 has its own mixed precision
         self.captures = half and model.device.type == "cuda" and model.captures
         """Whether gradients are computed by a CUDA graph, for which all batches must have the same shapes."""
-        self.precision = Bfloat16Copy(model) if half else Float32(model)
+        self.precision = make_precision(model, half=half)
         if half and model.device.type == "cuda":
             HOOKS["fuse"](self.precision.worker)
         self.precision.worker.train()
         computing = CapturedCompute if self.captures else Compute
         self.compute = computing(self.precision, task, config.label_smoothing, config.r_drop)
-        self._fuses = self.captures and not processes.communicates and find_spec("triton") is not None
+        self._fuses = (
+            self.captures and not model.low_rank and not processes.communicates and find_spec("triton") is not None
+        )
         self._fused_adam: Any = None
         self._collected = False
         """Whether the weights have the gradients of the batches since the last update."""

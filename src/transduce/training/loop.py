@@ -11,7 +11,8 @@ from transduce.disk import write_atomically
 from transduce.errors import RunError
 from transduce.features import HOOKS
 from transduce.files.html_page import HtmlPage
-from transduce.training.checkpoint import Progress, adam_moments, newest_step
+from transduce.models.folder import read_card
+from transduce.training.checkpoint import Progress, adam_moments, list_checkpoints, newest_step
 from transduce.training.display import Display
 from transduce.training.learner import make_optimizer
 from transduce.training.metrics import describe_session
@@ -31,6 +32,7 @@ from transduce.training.resolve import ResolvedRecipe, facts_of, resolve
 from transduce.training.run_folder import RunFolder
 from transduce.training.schedule import Ending
 from transduce.training.sharded import gathered
+from transduce.training.start_from import find_start
 from transduce.training.steps import Steps, is_out_of_memory
 
 _SUSPICIOUS, _SKIPPED_AT_MOST = 3, 10
@@ -112,6 +114,7 @@ def _train(
     milestones = Milestones(recipe, task, run, resolved.validation, facts, display, ending)
     resolved.validation.score_first(ending.config.valid_sentences)
     stopping, saved_at = False, time.monotonic()
+    display.counted = task.counted
     stack.enter_context(display.begin(progress.step, ending.last_step, ending.seconds_left(elapsed_before)))
     if (
         config.start_from
@@ -126,12 +129,12 @@ def _train(
     ):
         while not ending.reached() and not stopping:
             rate = ending.rate(progress.step + 1)
-            sums, labels = steps.gradients(progress.step)
+            sums, labels, work = steps.gradients(progress.step)
             norm = steps.learner.update(progress.step + 1, rate, labels)
-            steps.meter.add(sums, labels, norm)
+            steps.meter.add(sums, labels, norm, work)
             progress.step += 1
             progress.elapsed = elapsed_before + time.monotonic() - began
-            display.step_done(progress.step, labels, norm, config.log_every)
+            display.step_done(progress.step, work, norm, config.log_every)
             if recording:
                 recording.after_step()
             if config.minutes is not None:
@@ -200,14 +203,19 @@ def _begin(
         run.metrics.on_add = stack.enter_context(HOOKS["tracking"](recipe, run.path, progress.step, display.log))
     warn(recipe, processes.count, display.log)
     facts = facts_of(recipe, resolved.task, resolved.prepared)
+    if config.start_from:  # the tokens that end an output, if there are several
+        before = (list_checkpoints(run.checkpoints) or [find_start(config.start_from)])[-1]
+        facts |= {name: value for name, value in read_card(before)["facts"].items() if name == "ends"}
     if processes.is_main:
         session = describe_session(model.device, processes.count, model.parameters_count, facts["data"])
         run.metrics.add("start", step=progress.step, **session)
     updates_per_epoch = resolved.plan.batches_per_epoch / config.accumulate
     together = f" and {processes.count - 1} other processes" if processes.count > 1 else ""
+    count = sum(weight.numel() for _, weight in model.trained.named_parameters())
+    trained = f" and updates of rank {config.lora} with {count:,}" if model.low_rank else ""
     limit = "" if config.minutes is None else f"{config.minutes:g} minutes, at most "
     display.log(
-        f"{model.parameters_count:,} parameters on {model.device}{together}; "
+        f"{model.parameters_count:,} parameters{trained} on {model.device}{together}; "
         f"{limit}{config.steps:,} steps, {updates_per_epoch:,.0f} per epoch"
     )
     return facts

@@ -22,7 +22,7 @@ from transduce.data.plan import SHORTEST_MEAN
 from transduce.errors import ConfigError, RunError
 from transduce.files.readers import READERS
 from transduce.models.model import Model
-from transduce.training.learner import Bfloat16Copy, Compute, Float32, Learner, make_optimizer
+from transduce.training.learner import Compute, Learner, make_optimizer, make_precision
 from transduce.training.recipe import Recipe
 from transduce.training.steps import release_memory
 from transduce.training.task import Task
@@ -160,7 +160,7 @@ def _step_times(model: Model, task: Task, config: TrainConfig, batch: Batch) -> 
     """The time of the gradients of a batch; a forward pass in bfloat16 is aborted if it takes longer than float32."""
     wide, half = (
         Compute(precision, task, config.label_smoothing, config.r_drop)
-        for precision in (Float32(model), Bfloat16Copy(model))
+        for precision in (make_precision(model, half=half) for half in (False, True))
     )
     begin = time.perf_counter()
     _seconds(half, batch, model, limit=_seconds(wide, batch, model) + _WARM_UP)
@@ -185,7 +185,8 @@ def _seconds(compute: Compute, batch: Batch, model: Model, limit: float = math.i
             precision.collect()
             precision.refresh()
     seconds = time.perf_counter() - start
-    model.zero_grad()
+    for _, weight in (*model.named_parameters(), *model.trained.named_parameters()):
+        weight.grad = None
     return seconds
 
 

@@ -36,6 +36,8 @@ from transduce.training.validation import Validation
 
 _TRIAL_SENTENCES = 16
 """Number of sentences of each validation file that are scored to measure how long it takes."""
+_GREEDY = SearchConfig(beam=1)
+"""The search by which checkpoints are scored; the finished model is scored by that of the recipe."""
 _CLEARLY_WORSE = 0.1
 """If the validation loss of the averaged checkpoints exceeds that of the last one by this, the last one is used."""
 
@@ -62,7 +64,7 @@ class Milestones:
             line = f"valid loss {figure_text('loss', values['loss'])}  ppl {values['perplexity']:.2f}"
             line += "".join(f"  {name.lower()} {values[key]:.2f}" for key, name in self._own_figures(values))
             self.display.phase("scoring")
-            scored = self.task.score(model, validation, SearchConfig(beam=1))
+            scored = self.task.score(model, validation, _GREEDY)
         except Interrupted:
             self.display.log(f"validation at step {progress.step:,} interrupted")
             return
@@ -73,7 +75,9 @@ class Milestones:
         tokenizer = ""
         if scored:
             values |= self._scores(scored) | {"samples": scored.samples[: config.samples]}
+            values |= {"search": _GREEDY.name} if self.task.searches else {}
             line += self._describe(scored, self._before(progress.step))
+            line += f"  ({_GREEDY.name})" if self.task.searches else ""
             tokenizer = "" if scored.tokenizer == DEFAULT_BLEU_TOKENIZER else scored.tokenizer
         criterion = next(name for name in (config.criterion, self.task.score_name.lower(), "loss") if name in values)
         # Scores on other data or with another tokenizer are not comparable.
@@ -97,7 +101,7 @@ class Milestones:
         sentences = sum(len(validation.texts[part]) for _, part in validation.scored)
         model.eval()
         try:
-            scored = self.task.score(model, validation, SearchConfig(beam=1)) if sentences else None
+            scored = self.task.score(model, validation, _GREEDY) if sentences else None
         except Interrupted:
             scored = None
         per_sentence = (time.monotonic() - began) * len(validation.scored) / sentences if scored else 0.0
@@ -179,12 +183,14 @@ class Milestones:
             self.display.phase("scoring the finished model")
             if scored := self.task.score(model, validation, search):
                 scores |= {f"valid_{name.lower()}": value for name, value in self._named(scored).items()}
-                kept = {"files": scored.files} if scored.files else {}
+                kept = {"search": search.name} if self.task.searches else {}
+                kept |= {"files": scored.files} if scored.files else {}
                 kept |= {"confusion": scored.confusion} if scored.confusion else {}
                 kept["samples"] = scored.samples[: recipe.train.samples]
                 outputs = scored.samples if recipe.train.samples else []
                 if worst := self.task.worst(scored.samples, recipe.train.samples):
                     kept["worst"] = worst
+        gains = self._gains(model, scores, search)
         if not validation.processes.is_main:
             return scores
         if scores:
@@ -195,6 +201,8 @@ class Milestones:
         if calibrations := self.task.calibrate(model, validation, search):
             facts["confidence"] = calibrations
         try:
+            if recipe.train.lora_merge:
+                model.low_rank = model.base = None
             run.write_model(model, validation.tokenizer, facts)
             if outputs:
                 lines = (json.dumps(sample, ensure_ascii=False) + "\n" for sample in outputs)
@@ -208,18 +216,27 @@ class Milestones:
             ) from None
         made = f"mean of {len(last)} checkpoints" if len(last) > 1 else "the last checkpoint"
         made += f", mixed with {recipe.train.start_share:g} of the weights before" if recipe.train.start_share else ""
-        before = next((record for record in run.metrics.of("valid") if record["step"] == 0), {})
-        gains = {name: value - before.get(name.removeprefix("valid_"), value) for name, value in scores.items()}
         summary = "".join(
             f", {name.replace('_', ' ')} {figure_text(name, value)}"
-            + (f" ({gains[name]:+.2f} by this run)" if gains[name] else "")
+            + (f" ({gains[name]:+.2f} by this run)" if gains.get(name) else "")
             for name, value in scores.items()
         )
+        if "search" in kept:
+            summary += f"; {search.name}" + (", gains greedy" if gains and search != _GREEDY else "")
         self.display.log(
             f"finished: {run.model} ({made}{summary}); report: {run.report}; "
             f"{progress.step:,} steps in {clock_time(progress.seconds)}"
         )
         return scores
+
+    def _gains(self, model: Model, scores: dict[str, float], search: SearchConfig) -> dict[str, float]:
+        """What each figure has gained since the start of training from another model, by the same search."""
+        before = next((record for record in self.run.metrics.of("valid") if record["step"] == 0), {})
+        known, now = self.validation.processes.of_main(len(before)), dict(scores)
+        if known and self.task.searches and search != _GREEDY:
+            scored = self.task.score(model, self.validation, _GREEDY)
+            now |= {f"valid_{name.lower()}": value for name, value in self._named(scored).items()} if scored else {}
+        return {name: now[name] - before[key] for name in scores if (key := name.removeprefix("valid_")) in before}
 
     def _average(self, model: Model) -> tuple[list[Path], dict[str, float]]:
         """Load the mean of the last checkpoints, or the last one if that is clearly better.

@@ -15,8 +15,9 @@ import torch
 from transduce.config import Table, as_set, build, read_toml, to_table, to_toml
 from transduce.data.prepare import Prepared
 from transduce.disk import flush_folder, write_atomically
-from transduce.errors import RunError
+from transduce.errors import ModelError, RunError
 from transduce.models.folder import CARD, read_card, save_model
+from transduce.models.merged_weights import Base, read_base
 from transduce.models.model import Model
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
 from transduce.training.checkpoint import Progress, list_checkpoints, load_checkpoint, newest_intact, read_progress
@@ -91,6 +92,18 @@ class RunFolder:
         progress.elapsed = max(progress.elapsed, progress.seconds)  # older versions did not keep it
         self._log(f"resuming from {checkpoint}")
         return progress
+
+    def require_same_base(self, base: Base) -> None:
+        """Raise an error if the run was started with low-rank updates of other weights."""
+        for checkpoint in list_checkpoints(self.checkpoints):
+            before = base
+            with suppress(ModelError):  # a damaged one is not resumed from
+                before = read_base(read_card(checkpoint).get("base"), checkpoint / CARD)
+            if before.sha256 != base.sha256:
+                raise RunError(
+                    f"{self.path} was started from other weights than {base.path} has now; restore them to resume, or "
+                    "choose another --out to start a new run"
+                )
 
     def _has_only_leftovers(self) -> bool:
         """Whether a run that was killed before it wrote its recipe may have left all that is in the folder."""

@@ -9,14 +9,12 @@ from transduce.data.data_config import DataConfig, DirectionConfig
 from transduce.errors import ConfigError
 from transduce.files.languages import direction_of_entry
 from transduce.models.folder import find_model, read_card
+from transduce.models.merged_weights import BUNDLED
 from transduce.models.registry import build_config
 from transduce.tokenizers.tokenizer import TokenizerConfig
 
 if TYPE_CHECKING:
     from transduce.training.recipe import Recipe
-
-BUNDLED = "bundled"
-"""The value of `train.start_from` that means the bundled model."""
 
 
 _INHERITED_DATA = ("by_sentence", "truecase", "context", "source_tags")

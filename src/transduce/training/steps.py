@@ -33,27 +33,28 @@ class Meter:
         self._skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
         self._clear()
 
-    def add(self, sums: Tensor, tokens: int, norm: Tensor) -> None:
-        """Add one step: the sums of its loss and negative log-likelihood, its target tokens and its gradient norm.
+    def add(self, sums: Tensor, labels: int, norm: Tensor, work: int) -> None:
+        """Add one step: the sums of its loss and negative log-likelihood, its labels, its gradient norm and its work.
 
-        A step whose norm is not finite was skipped: it is counted as skipped, and its loss is ignored.
+        A step whose norm is not finite was skipped: it is counted as skipped, and its loss is ignored. The work is what
+        the speed counts (`Task.counted`).
         """
         finite = norm.isfinite()
         self._sums += torch.where(finite, sums, 0.0)
-        self._counted += finite * tokens
+        self._counted += finite * labels
         self._skipped += ~finite
         self._skipped_in_a_row = torch.where(finite, 0, self._skipped_in_a_row + 1)
-        self.tokens += tokens
+        self._work += work
 
     def read(self) -> dict[str, Any]:
         """Means and number of skipped steps since the last call; without a loss if all steps were skipped."""
         values: dict[str, Any] = {}
-        if tokens := int(self._counted.item()):
-            loss, nll = (self._sums / tokens).tolist()
+        if labels := int(self._counted.item()):
+            loss, nll = (self._sums / labels).tolist()
             values = {"loss": loss, "perplexity": math.exp(min(nll, 50))}
         seconds = self.seconds
         values |= {
-            "tokens_per_second": self.tokens / seconds,
+            "tokens_per_second": self._work / seconds,
             "waiting": min(1.0, self._waiting / seconds),
             "memory_gb": _memory_gb(self.device),
             "skipped": int(self._skipped.item()),
@@ -85,7 +86,7 @@ class Meter:
     def _clear(self) -> None:
         self._sums = torch.zeros(2, device=self.device)
         self._counted, self._skipped = torch.zeros(2, dtype=torch.int64, device=self.device)
-        self.tokens, self.began, self._waiting = 0, time.monotonic(), 0.0
+        self._work, self.began, self._waiting = 0, time.monotonic(), 0.0
 
 
 def _memory_gb(device: torch.device) -> float:
@@ -120,19 +121,19 @@ class Steps(AbstractContextManager["Steps"]):
         self._loader = Loader(task, plan, variation, model.device, fixed_length, processes=processes)
         self._batches: Generator[list[Batch]] | None = None
 
-    def gradients(self, step: int) -> tuple[Tensor, int]:
+    def gradients(self, step: int) -> tuple[Tensor, int, int]:
         """Compute the gradients of step number `step`, counted from 0.
 
-        Returns the sums of loss and negative log-likelihood, and the number of labels, of all processes.
+        Returns the sums of loss and negative log-likelihood, the number of labels, and the work, of all processes.
         """
         failed = True
         while failed:
-            sums, count = torch.zeros(2, device=self.meter.device), 0
+            sums, count, work = torch.zeros(2, device=self.meter.device), 0, 0
             try:
                 parts = self._parts(step)
                 for part in parts:
                     sums += self.learner.compute(part)
-                    count += part.count
+                    count, work = count + part.count, work + (part.count if part.work is None else part.work)
                     if len(parts) > 1:
                         self.learner.collect()
                 failed = False
@@ -142,11 +143,11 @@ class Steps(AbstractContextManager["Steps"]):
                         "out of memory; batches of a sharded model are not split: lower train.batch_tokens and raise "
                         "train.accumulate by the same factor"
                     ) from None
-            total, failures = self._processes.total(count, failed)
+            labels, total_work, failures = self._processes.total(count, work, failed)
             if failed := failures > 0:
                 self._split_further()
         self._processes.all_reduce([sums])
-        return sums, int(total)
+        return sums, int(labels), int(total_work)
 
     def examples(self, step: int) -> list[int]:
         """The numbers of the examples in step number `step`."""

@@ -53,6 +53,10 @@ class Task(ABC):
     """Number of markers that each stream of a packed example has in addition to its tokens."""
     score_name: ClassVar[str] = "score"
     """Name of the score, for example BLEU; in lower case, it is the key in the metrics of a run."""
+    searches: ClassVar[bool] = False
+    """Whether the scores are those of outputs that a search has found, so that they depend on it."""
+    counted: str = "tokens"
+    """What the speed of training counts."""
     figures: ClassVar[Mapping[str, str]] = {}
     """Names of figures in the report, by their keys in the metrics of a run."""
     lower_is_better: ClassVar[frozenset[str]] = frozenset()
@@ -109,7 +113,7 @@ class Task(ABC):
     def loss(self, model: Model, hidden_LD: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         """The loss with label smoothing and the negative log-likelihood, both summed over the labels that count."""
         hidden_LE, weight_VE = with_bias(hidden_LD, model.output_weight_VD, model.output_bias_V)
-        return model.cross_entropy(hidden_LE, batch.labels_L, weight_VE, smoothing)
+        return model.cross_entropy(hidden_LE, batch.labels_L, weight_VE, smoothing, model.logit_cap)
 
     def refusal(self, config: ModelConfig) -> str | None:
         """The reason why models with these settings cannot be trained for this task; None if they can."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transduce.config import MAX_THREADS, require
+from transduce.nn.kinds import LINEAR_MAPS
 
 BleuTokenizer = Literal["auto", "13a", "char", "flores101", "flores200", "intl", "ja-mecab", "ko-mecab", "none", "zh"]
 """Names of sacreBLEU's tokenizers; `auto` selects one by the language of the references."""
@@ -65,6 +66,16 @@ class TrainConfig:
     start_from: str | None = None
     """Fine-tuning: run or model folder, or "bundled", whose weights, sizes and vocabulary training starts from; the
     model may have fewer layers."""
+    lora: int = 0
+    """Fine-tuning: rank of low-rank updates (LoRA) that are trained instead of the weights, which stay those of
+    `start_from`; 0 trains the weights."""
+    lora_alpha: float = 16.0
+    """LoRA: the updates are scaled by this, divided by the rank."""
+    lora_layers: tuple[str, ...] = LINEAR_MAPS
+    """LoRA: the linear maps that are updated; by default, all of attention and feed-forward. Queries, keys and values
+    of self-attention are one map (qkv)."""
+    lora_merge: bool = False
+    """LoRA: write the finished model with all its weights, so that it no longer needs the model of `start_from`."""
     start_share: float = 0.0
     """Fine-tuning: share of the weights before training in the finished model; with 0.5, the mean of before and after,
     it forgets little."""
@@ -120,7 +131,13 @@ class TrainConfig:
             require(getattr(self, name) > 0, f"{name} must be above 0")
         require(self.learning_rate is None or self.learning_rate > 0, "learning_rate must be above 0")
         require(0 <= self.start_share < 1, "start_share must be at least 0 and below 1")
-        require(not self.start_share or self.start_from is not None, "start_share needs start_from")
+        for name in ("start_share", "lora"):
+            require(not getattr(self, name) or self.start_from is not None, f"{name} needs start_from")
+        require(self.lora >= 0, "lora must be at least 0")
+        require(self.lora_alpha > 0 and math.isfinite(self.lora_alpha), "lora_alpha must be above 0")
+        require(bool(self.lora_layers), "lora_layers must name at least one linear map")
+        for name in ("start_share", "shard"):
+            require(not self.lora or not getattr(self, name), f"{name} is for all weights; leave it out beside lora")
         require(
             self.learning_rate is None or self.learning_rate_scale == 1.0,
             "learning_rate and learning_rate_scale exclude each other; give one of them",
