@@ -27,6 +27,7 @@ def random_examples(tokenizer: Any, count: int, seed: int = 0) -> list[tuple[np.
 def test_a_text_is_surrounded_by_markers_and_changed_only_at_the_labels(task: Masked, toy_tokenizer: Any) -> None:
     examples = random_examples(toy_tokenizer, 200)
     batch = task.pack(examples, seed=5)
+    assert batch.work == sum(len(ids) for (ids,) in examples)  # the speed counts what is read
     original = np.concatenate([[BOS, *ids, EOS] for (ids,) in examples])
     text, positions = batch["text"], batch.positions_L
     assert positions is not None

@@ -4,18 +4,22 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from helpers import small_language_model
+from kernel_tensors import DEVICE
 
+from transduce.data.batch import Batch, to_device
 from transduce.data.prepare import DataConfig, Prepared, prepare
 from transduce.data.shards import TokenShards
 from transduce.data.variation import Variation
 from transduce.errors import ConfigError
 from transduce.language_model import document_shards, documents
 from transduce.language_model.document_shards import encode_documents, write_index
-from transduce.language_model.task import LanguageModel
+from transduce.language_model.task import LanguageModel, LanguageModelConfig
 from transduce.language_model.window_plan import WindowPlan
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, Tokenizer, TokenizerConfig
 from transduce.training.loader import Loader
@@ -23,6 +27,7 @@ from transduce.training.processes import Processes
 
 DOCUMENTS = [f"Document {number}\n" + "one two three\n" * (number % 7) + "end" * (number % 3) for number in range(40)]
 CPU = torch.device("cpu")
+ACROSS = LanguageModel(LanguageModelConfig(across_documents=True))
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +111,61 @@ def test_any_batch_is_a_pure_function_of_corpus_seed_and_number(prepared: Prepar
 def test_a_window_becomes_inputs_and_labels() -> None:
     batch = LanguageModel().pack([([5, 6, EOS, 7, 8],), ([EOS, 9, 4, PAD, PAD],)])
     assert batch["text"].ids_N.tolist() == [5, 6, BOS, 7, BOS, 9, 4, PAD]
-    assert batch["text"].offsets_B1.tolist() == [0, 4, 8]
+    assert batch["text"].offsets_B1.tolist() == [0, 2, 4, 8]
     assert batch.labels_L.tolist() == [6, EOS, 7, 8, 9, 4, PAD, PAD]
     assert batch.count == 6
+
+
+def test_documents_may_be_one_sequence() -> None:
+    task = LanguageModel(LanguageModelConfig(across_documents=True))
+    batch = task.pack([([5, 6, EOS, 7, 8],), ([EOS, 9, 4, PAD, PAD],)])
+    assert batch["text"].ids_N.tolist() == [5, 6, BOS, 7, BOS, 9, 4, PAD]
+    assert batch["text"].offsets_B1.tolist() == [0, 4, 8]
+
+
+def test_only_answers_count() -> None:
+    task = LanguageModel(LanguageModelConfig(answers_only=True))
+    batch = task.pack([([5, 6, BOS, 7, 8],), ([BOS, 9],)])
+    assert batch["text"].ids_N.tolist() == [BOS, 5, 6, 7, 8, BOS, 9]
+    assert batch["text"].offsets_B1.tolist() == [0, 5, 7]
+    assert batch.labels_L.tolist() == [PAD, PAD, 7, 8, EOS, 9, EOS]
+    assert batch.count == 5
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
+@pytest.mark.parametrize("settings", [{}, {"positions": "rotary", "kv_heads": 2}, {"window": 3, "positions": "rotary"}])
+def test_documents_do_not_affect_one_another(settings: dict[str, Any], fused: bool) -> None:
+    model = small_language_model(**settings).to(DEVICE)
+    if fused:
+        pytest.importorskip("triton")
+        from transduce.fast.kernels.fuse import fuse
+
+        fuse(model)
+    window, documents = [5, 6, 9, EOS, 7, 8, 4, 11, EOS, 13, 14], ([5, 6, 9], [BOS, 7, 8, 4, 11], [BOS, 13])
+    packed = LanguageModel().pack([(window,)])
+    with torch.inference_mode():
+        found = model(to_device(packed, torch.device(DEVICE)))
+        alone = [model(Batch.of(DEVICE, text=[document])) for document in documents]
+        across = model(Batch.of(DEVICE, text=[packed["text"].ids_N.tolist()]))
+    torch.testing.assert_close(found, torch.cat(alone), atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(found, across, atol=1e-3)
+
+
+@pytest.mark.parametrize(("length", "batch_tokens"), [(16, 96), (100, 100), (7, 30)])
+def test_batches_of_fixed_shape_have_room_for_all_documents(prepared: Prepared, length: int, batch_tokens: int) -> None:
+    task = LanguageModel()
+    plan = task.plan(prepared.train, batch_tokens, 1, growth=1.0, max_length=length)
+    loaders = [Loader(task, plan, Variation(prepared.tokenizer), CPU, at_most) for at_most in (None, plan.longest)]
+    sizes = set()
+    for number in range(2 * plan.batches_per_epoch):
+        (part,), (fixed,) = (loader.batch(number) for loader in loaders)
+        assert len(part["text"].segments) >= len(plan.batch(number))
+        sizes.add(len(fixed["text"].segments))
+        lengths = [length for length in fixed["text"].segments.lengths_B.tolist() if length]
+        assert lengths[: len(part["text"].segments)] == part["text"].segments.lengths_B.tolist()
+        assert sum(lengths) == plan.batch_tokens
+    assert len(sizes) == 1
+    assert min(sizes) < plan.batch_tokens
 
 
 @pytest.mark.parametrize("split", [1, 2])
@@ -117,8 +174,7 @@ def test_batches_of_fixed_shape_have_no_filler(prepared: Prepared, split: int, c
     plan = WindowPlan(prepared.train, 6 * 16, seed=1, length=16)
     variation = Variation(prepared.tokenizer)
     loaders = [
-        Loader(LanguageModel(), plan, variation, CPU, plan.longest, split, Processes(rank, count))
-        for rank in range(count)
+        Loader(ACROSS, plan, variation, CPU, plan.longest, split, Processes(rank, count)) for rank in range(count)
     ]
     windows = 6 // (split * count)
     for number in range(plan.batches_per_epoch - 1):

@@ -58,11 +58,14 @@ def test_the_loss_and_its_gradients_are_those_of_the_explicit_distribution(
     assert torch.equal(grads[0][labels_M == PAD], torch.zeros(4, 6))
 
 
-def test_without_smoothing_the_loss_is_torchs_cross_entropy() -> None:
+@pytest.mark.parametrize("cap", [None, 0.7, 3.0])
+def test_without_smoothing_the_loss_is_torchs_cross_entropy(cap: float | None) -> None:
     hidden_MD, labels_M, embedding_VD = loss_case(seed=2)
-    expected = F.cross_entropy(hidden_MD @ embedding_VD.T, labels_M, reduction="sum", ignore_index=PAD)
+    logits_MV = hidden_MD @ embedding_VD.T
+    logits_MV = logits_MV if cap is None else cap * torch.tanh(logits_MV / cap)
+    expected = F.cross_entropy(logits_MV, labels_M, reduction="sum", ignore_index=PAD)
     expected_grads = torch.autograd.grad(expected, [hidden_MD, embedding_VD])
-    loss, nll = smoothed_cross_entropy(hidden_MD, labels_M, embedding_VD, 0.0)
+    loss, nll = smoothed_cross_entropy(hidden_MD, labels_M, embedding_VD, 0.0, cap)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     assert nll.item() == pytest.approx(expected.item(), rel=1e-5)
     grads = torch.autograd.grad(loss, [hidden_MD, embedding_VD])

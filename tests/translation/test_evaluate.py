@@ -16,7 +16,8 @@ def test_evaluate_scores_a_model(transduce: Any, trained: Any, tmp_path: Path) -
     outcome = transduce(*words, "--engine", "native", "--threads", "1", cwd=tmp_path)
     assert outcome.code == 0
     assert re.fullmatch(
-        rf"transduce: {re.escape(str(trained.run))}/model: engine native \(8-bit, .*, threads: 1\)\n", outcome.err
+        rf"transduce: {re.escape(str(trained.run))}/model: beam \d+, engine native \(8-bit, .*, threads: 1\)\n",
+        outcome.err,
     )
     assert [line.split()[0] for line in outcome.out.splitlines()] == ["BLEU", "chrF2", "TER"]
     assert "tok:13a" in outcome.out
@@ -41,7 +42,7 @@ def test_evaluate_takes_every_search_option_and_names_the_engine(transduce: Any,
     scores = json.loads(transduce(*words, *options, cwd=trained.folder).out)
     engine = "plain (cpu, float32), because native has no sampling"
     assert [one["engine"] for one in scores] == [engine] * 3
-    assert [one.keys() for one in scores] == [{"metric", "value", "signature", "engine"}] * 3
+    assert [score.keys() for score in scores] == [{"metric", "value", "signature", "engine", "search"}] * 3
 
 
 def test_search_options_without_effect_are_refused(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -83,6 +83,14 @@ class Evaluation:
         if self.mbr and "mbr" not in effective:
             raise ConfigError("--mbr has an effect on parsers only; leave it out")
 
+    def only_test(self, kind: str) -> Path:
+        """The file of --test; an error that begins with `kind` if there are other files, or several models."""
+        self.require_effect()
+        others = [*self.refs, *self.hyps, *([self.src] if self.src else []), *([self.out] if self.out else [])]
+        if self.test is None or others or len(self.folders) > 1 or self.reverse is not None:
+            raise ConfigError(f"{kind}: give one model and --test FILE, and no other file")
+        return self.test
+
 
 def read_test_set(read: Callable[..., Iterable[T]], *files: str) -> list[T]:
     """Every example of a test set, of which none may be left out; `read` is that of a reader (files/readers.py)."""
@@ -138,7 +146,8 @@ def evaluate(
     """Score models, or their outputs, on a test set.
 
     Translations are scored with BLEU, chrF and TER (sacreBLEU), a parser with labelled bracketing F1, a classifier with
-    accuracy, macro F1 and the confusion matrix, and a speech model with the word error rate.
+    accuracy, macro F1 and the confusion matrix, and a speech model with the word error rate. Of a language model, the
+    loss, perplexity and bits per byte of a text are printed, of a masked model the loss and accuracy of masked tokens.
 
     Several systems are compared by paired bootstrap resampling. A search option that is not given has the value stored
     with the model, usually the default shown here.

@@ -14,7 +14,7 @@ def info(
     """Print what is known of a model: notes, scores, data, sizes."""
     from transduce.files.languages import describe_directions, directions_of
     from transduce.files.texts import one_line
-    from transduce.models.folder import WEIGHTS, find_model, read_card, read_notes
+    from transduce.models.folder import find_model, read_card, read_notes, weights_path
     from transduce.models.weights_file import count_parameters
 
     folder = find_model(model)
@@ -27,7 +27,8 @@ def info(
         **_confidence(facts),
         **{f"data: {name.replace('_', ' ')}": value for name, value in facts.get("data", {}).items()},
         "architecture": card["architecture"],
-        "parameters": count_parameters(folder / WEIGHTS, card["precision"]),
+        **({"updates of": card["base"].get("path")} if isinstance(card.get("base"), dict) else {}),
+        "parameters": count_parameters(weights_path(folder, card), card["precision"]),
         "stored as": card["precision"],
         "vocabulary": card["vocab_size"],
     }

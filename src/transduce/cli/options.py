@@ -56,8 +56,8 @@ def choice_option(help: str, *choices: str) -> Any:
     return typer.Option(help=help.format(listed), autocompletion=lambda: list(choices))
 
 
-_BUNDLED = "the bundled model: English, German, French"
-ModelOption = Annotated[Path | None, model_option("A run or a model folder.", show_default=_BUNDLED)]
+BUNDLED_MODEL = "the bundled model: English, German, French"
+ModelOption = Annotated[Path | None, model_option("A run or a model folder.", show_default=BUNDLED_MODEL)]
 ToOption = Annotated[
     str | None,
     typer.Option(
@@ -77,7 +77,9 @@ FromOption = Annotated[
 ]
 ModelsOption = Annotated[
     list[Path] | None,
-    model_option("A run or a model folder; several with the same vocabulary are an ensemble.", show_default=_BUNDLED),
+    model_option(
+        "A run or a model folder; several with the same vocabulary are an ensemble.", show_default=BUNDLED_MODEL
+    ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 ReverseOption = Annotated[
@@ -136,6 +138,7 @@ StyleOption = Annotated[
             "llama",
             "mistral",
             "qwen3",
+            "gemma2",
             "gemma",
             "bert",
             "t5",

@@ -1,4 +1,4 @@
-"""Progress of a translation, on stderr if that is a terminal."""
+"""Progress of a command that works through texts or sound, on stderr if that is a terminal."""
 
 import sys
 import time
@@ -10,10 +10,15 @@ _EVERY_SECONDS = 0.5
 
 
 class ProgressBar:
-    """Counts lines or texts; in a terminal it shows their number, the throughput and the time left."""
+    """Counts lines or texts; in a terminal it shows their number, the throughput and the time left.
 
-    def __init__(self, total: Callable[[], int | None], done: int, hidden: bool, noun: str = "lines") -> None:
-        self._total, self._done, self._noun = total, done, noun
+    `noun` is what is counted, `unit` what the throughput counts.
+    """
+
+    def __init__(
+        self, total: Callable[[], int | None], done: int, hidden: bool, noun: str = "lines", unit: str = "sentences"
+    ) -> None:
+        self._total, self._done, self._noun, self._unit = total, done, noun, unit
         self._hidden = hidden or not sys.stderr.isatty()
         self._shown = self._flushed = 0.0
         self._live: Any = None
@@ -34,14 +39,16 @@ class ProgressBar:
         if self._live:
             self._live.stop()
 
-    def advance(self) -> None:
-        """Count a line or a text."""
-        self._done += 1
+    def advance(self, count: int = 1) -> None:
+        """Count what is done."""
+        self._done += count
         now = time.monotonic()
         if self._live and now - self._shown >= _EVERY_SECONDS:
             self._shown = now
             speed = (self._done - self._first) / max(now - self._began, 1e-9)
-            self._live.update(self._task, completed=self._done, description=f"{self._noun}  {speed:,.0f} sentences/s")
+            self._live.update(
+                self._task, completed=self._done, description=f"{self._noun}  {speed:,.0f} {self._unit}/s"
+            )
 
     def flush_due(self) -> bool:
         """True every half second, when the output should be flushed."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from transduce.disk import write_atomically
 from transduce.errors import ConfigError
-from transduce.models.folder import CARD, WEIGHTS
+from transduce.models.folder import CARD, weights_path
 
 if TYPE_CHECKING:
     from transduce.search.options import SearchConfig
@@ -73,7 +73,8 @@ class RequestRecord:
 
 def _identity(folder: Path) -> str:
     """A digest of the card and the end of the weights."""
-    card, weights = (folder / CARD).read_bytes(), folder / WEIGHTS
+    card = (folder / CARD).read_bytes()
+    weights = weights_path(folder, json.loads(card))
     with weights.open("rb") as file:
         file.seek(max(0, weights.stat().st_size - _COMPARED_BYTES))
         return hashlib.sha256(card + file.read()).hexdigest()

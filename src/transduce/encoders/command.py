@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.messages import warn_of_cut_texts
-from transduce.cli.options import DeviceOption, ForceOption, ThreadsOption, model_option, text_argument
+from transduce.cli.options import DeviceOption, ForceOption, ThreadsOption, choice_option, model_option, text_argument
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _AT_ONCE = 4096
@@ -80,6 +80,7 @@ def embed(
     ] = None,
     force: ForceOption = False,
     device: DeviceOption = "auto",
+    engine: Annotated[str, choice_option("Engine to run: {} (the fastest).", "native", "plain", "auto")] = "auto",
     threads: ThreadsOption = None,
 ) -> None:
     """Write a vector for each text, in the order of the texts.
@@ -105,7 +106,7 @@ def embed(
         refuse_overwriting(out, inputs, force=force)
         require_file_output(out)
     lines = lines_of(inputs)
-    encoder = TextEncoder.load(model, device=device, threads=threads)
+    encoder = TextEncoder.load(model, device=device, engine=engine, threads=threads)
 
     def chunks() -> Iterator[tuple[list[str], Vectors]]:
         while chunk := list(islice(lines, _AT_ONCE)):

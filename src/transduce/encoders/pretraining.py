@@ -92,7 +92,8 @@ class Masked(Task):
         ids[offsets_B1[:-1]], ids[offsets_B1[1:] - 1] = BOS, EOS
         ids[position_N] = random.ids_N
         ids[position_N[chosen_N]] = changed_L
-        return PackedBatch({"text": PackedStream(ids, offsets_B1)}, labels_L, len(labels_L), position_N[chosen_N])
+        stream = PackedStream(ids, offsets_B1)
+        return PackedBatch({"text": stream}, labels_L, len(labels_L), position_N[chosen_N], work=len(random.ids_N))
 
     def max_labels(self, tokens: int, segments: int) -> int:
         """The others need not go through the vocabulary."""
@@ -179,6 +180,7 @@ class Denoise(Task):
     """Texts with hidden spans as the source; what is hidden, or the whole text, as the target."""
 
     reader = "lines"
+    counted = "target tokens"
     markers = 2
     score_name = "loss"
 

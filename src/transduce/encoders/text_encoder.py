@@ -15,6 +15,8 @@ from torch.nn import functional as F
 from transduce.config import require_count
 from transduce.data.batch import BATCH_TOKENS, Batch, batches_by_length
 from transduce.errors import DataError, ModelError
+from transduce.fast.choose import pick_encoder
+from transduce.fast.native.encoder import NativeEncoder
 from transduce.files.texts import require_text, require_texts
 from transduce.models.encoder_only import EncoderOnly, mean_of_segments
 from transduce.models.ensemble import open_model
@@ -48,7 +50,16 @@ class Filling:
 class TextEncoder(Loaded):
     """An encoder-only model of texts, trained on masked tokens or as a classifier."""
 
-    def __init__(self, model: Any, tokenizer: AnyTokenizer, *, max_length: int = 512, pooling: str = "mean") -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: AnyTokenizer,
+        *,
+        max_length: int = 512,
+        pooling: str = "mean",
+        engine: str = "auto",
+        threads: int | None = None,
+    ) -> None:
         if not isinstance(model, EncoderOnly) or model.config.source != "text":
             raise ModelError("this is not a model of the architecture encoder_only that reads texts")
         self.model, self.tokenizer = model, tokenizer
@@ -58,8 +69,11 @@ class TextEncoder(Loaded):
             raise ModelError(f"facts.pooling must be {' or '.join(_POOLINGS)}, not {pooling!r:.40}")
         self.pooling = pooling
         """How one vector is made of those of the tokens of a text."""
+        self._engine, self._threads = engine, threads
         self.texts_cut = 0
         """Number of texts so far of which `embed` read only the first `max_length` tokens."""
+        if engine != "auto":
+            assert self._native or engine == "plain"  # an engine that cannot run is refused
 
     def _facts(self) -> Iterator[str]:
         yield self.model.config.architecture
@@ -67,13 +81,19 @@ class TextEncoder(Loaded):
 
     @classmethod
     @remember_arguments
-    def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> "TextEncoder":
-        """Load a model folder or a run (its finished model, otherwise its newest checkpoint)."""
+    def load(
+        cls, path: str | Path, *, device: str = "auto", engine: str = "auto", threads: int | None = None
+    ) -> "TextEncoder":
+        """Load a model folder or a run (its finished model, otherwise its newest checkpoint).
+
+        `embed` uses the engine: `native` on a CPU, with 8-bit integers, or `plain`; `auto` is the fastest.
+        """
         folder, saved = open_model(path, device=device, threads=threads)
         try:
             facts = saved.facts
             length, pooling = facts.get("max_length", 512), facts.get("pooling", "mean")
-            return cls(saved.model, saved.tokenizer, max_length=length, pooling=pooling)
+            options = {"max_length": length, "pooling": pooling, "engine": engine, "threads": threads}
+            return cls(saved.model, saved.tokenizer, **options)
         except ModelError as error:
             raise ModelError(f"{folder}: {error}") from None
 
@@ -149,9 +169,18 @@ class TextEncoder(Loaded):
             vectors_BD[numbers] = self._embed([[BOS, *ids[number], EOS] for number in numbers]).cpu().numpy()
         return vectors_BD
 
+    @cached_property
+    def _native(self) -> NativeEncoder | None:
+        """The model in the native engine, unless `embed` runs it in torch."""
+        return pick_encoder(self._engine, self.model, self._threads)
+
     @torch.inference_mode()
     def _embed(self, sequences: list[list[int]]) -> Tensor:
-        hidden_ND, segments = self.model.encode(Batch.of(self.model.device, text=sequences))
+        if self._native:
+            vectors_ND, segments = self._native.encode(sequences), Segments.of_lengths([*map(len, sequences)])
+            hidden_ND = torch.from_numpy(vectors_ND)
+        else:
+            hidden_ND, segments = self.model.encode(Batch.of(self.model.device, text=sequences))
         return F.normalize(_POOLINGS[self.pooling](hidden_ND.float(), segments), dim=1)
 
 

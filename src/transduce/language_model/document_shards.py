@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from transduce.data.data_config import DataConfig
 from transduce.data.shards import INDEX, Ints, write_shard
-from transduce.data.write_corpus import encode_corpus
+from transduce.data.write_corpus import encode_corpus, missing_shards, write_tokenizer
 from transduce.disk import write_manifest
 from transduce.files.pairs import Corpus, ReadReport, Reservoir
 from transduce.files.readers import Reader
@@ -39,30 +39,27 @@ def write_documents(
         alphabet.update(piece.text)
         for line in encoding_units(piece.text) if wanted else ():
             sample.offer(line)
-    if not isinstance(vocabulary, TokenizerConfig):
-        tokenizer = vocabulary
-    else:
-        log(f"data: learning a vocabulary of {vocabulary.vocab_size:,} tokens from {len(sample.kept):,} lines")
-        tokenizer = Tokenizer.train_on_documents(sample.kept, vocabulary, alphabet if vocabulary.type == "char" else ())
-    (work / tokenizer.file_name).write_bytes(tokenizer.model)
+
+    def learn(config: TokenizerConfig) -> AnyTokenizer:
+        log(f"data: learning a vocabulary of {config.vocab_size:,} tokens from {len(sample.kept):,} lines")
+        return Tokenizer.train_on_documents(sample.kept, config, alphabet if config.type == "char" else ())
+
+    tokenizer = write_tokenizer(work, vocabulary, learn)
     log(f"data: encoding {characters:,} characters")
     encode_corpus(work, data, reader, -(-characters // SHARD_CHARACTERS))
     write_index(work, {"vocab_size": tokenizer.vocab_size, "report": report.lines(), "files": data.all_train})
 
 
-def encode_documents(folder: Path, worker: int, workers: int, corpus: Corpus) -> list[int]:
-    """Write every `workers`-th shard, beginning with `worker`; returns the number of documents that end in them."""
+def encode_documents(folder: Path, worker: int, workers: int, corpus: Corpus) -> None:
+    """Write every `workers`-th shard, beginning with `worker`."""
     tokenizer = load_tokenizer(folder)
-    documents = 0
-    for number, shard in enumerate(_shards(read_pieces(corpus, ReadReport()))):
-        if number % workers == worker:
-            rows = [
-                np.array([*tokenizer.encode_document(piece.text), *([EOS] if piece.is_last else [])], np.uint32)
-                for piece in shard
-            ]
-            write_shard(folder, number, [rows], tokenizer.vocab_size, [_STREAM])
-            documents += sum(piece.is_last for piece in shard)
-    return [documents]
+    shards = _shards(read_pieces(corpus, ReadReport()))
+    for number, shard in missing_shards(folder, shards, worker, workers):
+        rows = [
+            np.array([*tokenizer.encode_document(piece.text), *([EOS] if piece.is_last else [])], np.uint32)
+            for piece in shard
+        ]
+        write_shard(folder, number, [rows], tokenizer.vocab_size, [_STREAM], [len(rows)])
 
 
 def write_index(folder: Path, facts: dict[str, Any]) -> None:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from transduce.files.files import text_blocks
 from transduce.files.pair_formats import UnusableError, has_rows, require_one_side
-from transduce.files.pairs import Corpus, ReadReport, require_usable
-from transduce.files.readers import BLANK, row_texts, single_file
+from transduce.files.pairs import Corpus, ReadReport, read_pairs, require_usable
+from transduce.files.readers import BLANK, Reader, row_texts, single_file
 
 PIECE = 1 << 20
 """Approximate number of characters of a piece."""
@@ -84,3 +84,7 @@ def _piece_end(text: str, start: int) -> int:
         return cut
     space = text.rfind(" ", start + 1, end)
     return space if space > 0 and text[space - 1] != " " else end
+
+
+PROMPTS = Reader(("text",), read_pairs, has_prompts=True)
+"""Pairs of a prompt and its answer."""

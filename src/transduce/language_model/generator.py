@@ -15,6 +15,7 @@ from transduce.errors import ConfigError, ModelError
 from transduce.fast.choose import pick_decoder, pick_engine
 from transduce.files.texts import require_texts
 from transduce.language_model.likelihood import text_log_probs
+from transduce.models.config import TransformerConfig
 from transduce.models.ensemble import open_model
 from transduce.models.loaded import Loaded, remember_arguments
 from transduce.models.model import Model
@@ -30,8 +31,10 @@ from transduce.tokenizers.tokenizer import BOS, EOS
 MAX_TOKENS = 256
 Stop = str | Sequence[str]
 """One or several texts before which an output ends."""
-_TOGETHER = 32
+TOGETHER = 32
 """Number of outputs that are generated in one batch."""
+_VALUE_BYTES = 4
+"""Size of a value of a KV cache, at most."""
 FinishReason = Literal["stop", "length"]
 
 
@@ -206,7 +209,9 @@ class Generator(Loaded):
         self.config = replace(config or SearchConfig(), sample=True, beam=1, nbest=1)
         self.context = context if model.longest is None else min(context, model.longest)
         """Number of tokens that the model reads at once; of a longer text, it reads the end."""
-        if not all(isinstance(token, int) and EOS < token < tokenizer.vocab_size for token in ends):
+        if not isinstance(ends, list | tuple) or not all(
+            isinstance(token, int) and EOS < token < tokenizer.vocab_size for token in ends
+        ):
             raise ModelError("facts.ends has tokens that the vocabulary does not have")
         self.ends = frozenset({EOS, *ends})
         """The tokens that end an output: imported models may have several."""
@@ -329,9 +334,19 @@ class Generator(Loaded):
         yield from (event for event in steps if event)
 
     def event_steps(
-        self, prompts: Sequence[str], *, num: int, max_tokens: int, stop: Stop, **options: Unpack[SamplingOptions]
+        self,
+        prompts: Sequence[str],
+        *,
+        num: int,
+        max_tokens: int,
+        stop: Stop,
+        at_once: int = TOGETHER,
+        **options: Unpack[SamplingOptions],
     ) -> Iterator[GenerationEvent | None]:
-        """Like `events`; None is a step in which a part of the prompts is read."""
+        """Like `events`; None is a step in which a part of the prompts is read.
+
+        `at_once` is the number of outputs that are generated in one batch.
+        """
         require_texts(prompts, "prompts")
         config = self.with_options(options)
         require_count(max_tokens, "max_tokens")
@@ -350,13 +365,14 @@ class Generator(Loaded):
                     max_tokens,
                     self.ends,
                 )
-                for number in range(num)
+                for number in range(first, min(first + at_once, num))
             ]
             for prompt, text in enumerate(prompts)
+            for first in range(0, num, at_once)
         ]
-        at_once = max(1, _TOGETHER // num)
-        for start in range(0, len(groups), at_once):
-            together = groups[start : start + at_once]
+        groups_at_once = max(1, at_once // num)
+        for start in range(0, len(groups), groups_at_once):
+            together = groups[start : start + groups_at_once]
             while together:  # until no output is left whose context has become full
                 yield from self._round(together, choose, config)
                 together = [[output] for group in together for output in group if not output.finished]
@@ -385,6 +401,15 @@ class Generator(Loaded):
             TextScore(sum(values), self.tokenizer.pieces(ids), values)
             for ids, values in zip(encoded, log_probs, strict=True)
         ]
+
+    @cached_property
+    def cache_bytes(self) -> int:
+        """Upper bound on the size of the KV cache of a token."""
+        config = self.model.config
+        values = 2 * config.d_model
+        if isinstance(config, TransformerConfig):
+            values = config.heads.kv_heads * (config.heads.d_k + config.heads.d_v)
+        return _VALUE_BYTES * values * len(list(self.model.layers()))
 
     def unread_tokens(self, prompt: str, max_tokens: int) -> int:
         """The number of tokens at the start of a prompt that do not fit in the context, so the model ignores them."""

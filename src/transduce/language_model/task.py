@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from transduce.language_model.window_plan import WindowPlan
 from transduce.models.model import Model, ModelConfig
 from transduce.search.decoder import Decoder
 from transduce.search.options import SearchConfig
+from transduce.tokenizers.any_tokenizer import encode_prompt_and_answer
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD
 from transduce.training.task import Task, ValidationScore
 from transduce.training.validation import Validation
@@ -23,13 +25,26 @@ _SAMPLE_TOKENS = 80
 _PROMPT_CHARACTERS, _TEXT_CHARACTERS = 100, 500
 
 
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelConfig:
+    """The task language_model."""
+
+    answers_only: bool = False
+    """The text is pairs of a prompt and its answer (.tsv or .jsonl), and only the answers count in the loss."""
+    across_documents: bool = False
+    """Whether a token attends to other documents before its own in the same window, and positions are counted from the
+    first of them; otherwise, documents do not affect one another."""
+
+
 class LanguageModel(Task):
     """Windows of the stream of all documents; the model predicts each token from those before it in its window.
 
-    EOS, which ends a document, is only predicted; where it would be the input, the input is BOS.
+    EOS, which ends a document, is only predicted; where it would be the input, the input is BOS. With `answers_only`,
+    examples are prompts and answers instead of windows.
     """
 
-    reader = "text"
+    reader: str = "text"  # type: ignore[misc]
+    settings: LanguageModelConfig
     markers = 0
     always_samples = True
     score_name = "loss"
@@ -44,6 +59,12 @@ class LanguageModel(Task):
         },
     }  # fmt: skip
 
+    def __init__(self, settings: LanguageModelConfig | None = None) -> None:
+        super().__init__(settings or LanguageModelConfig())
+        self._separates = not self.settings.across_documents
+        if self.settings.answers_only:
+            self.reader = "prompts"
+
     def refusal(self, config: ModelConfig) -> str | None:
         """Other models read pairs, or see the tokens that they should predict."""
         if config.architecture not in _NOT_CAUSAL:
@@ -51,32 +72,52 @@ class LanguageModel(Task):
         return "the task language_model needs another model: model.architecture=decoder_only"
 
     def plan(self, shards: TokenShards, batch_tokens: int, seed: int, *, growth: float, max_length: int) -> Plan:
-        return WindowPlan(shards, batch_tokens, seed, max_length)
+        if self.settings.answers_only:
+            return super().plan(shards, batch_tokens, seed, growth=growth, max_length=max_length)
+        # The windows of a single document are sequences of equal length, whose attention is faster.
+        self._separates = self._separates and shards.index["documents"] > 1
+        return WindowPlan(shards, batch_tokens, seed, max_length, separates=self._separates)
 
     def pack(self, examples: Sequence[Example], seed: int = 0) -> PackedBatch:
         """A window of n + 1 tokens is n inputs in the stream `text`, and n labels."""
         windows = [np.asarray(ids, dtype=np.int64) for (ids,) in examples]
+        prompts = [0] * len(windows)
+        if self.settings.answers_only:
+            prompts = [int((ids == BOS).argmax()) for ids in windows]
+            windows = [np.concatenate([[BOS], ids[ids != BOS], [EOS]]) for ids in windows]
         inputs: Ids = np.concatenate([window[:-1] for window in windows])
         labels: Ids = np.concatenate([window[1:] for window in windows])
-        offsets: Offsets = np.cumsum([0, *(len(window) - 1 for window in windows)], dtype=np.int32)
-        inputs[inputs == EOS] = BOS
+        starts: Offsets = np.cumsum([0, *(len(window) - 1 for window in windows)], dtype=np.int32)
+        for start, prompt in zip(starts, prompts, strict=False):
+            labels[start : start + prompt] = PAD
+        is_end = inputs == EOS
+        offsets = np.union1d(starts, np.flatnonzero(is_end)).astype(np.int32) if self._separates else starts
+        inputs[is_end] = BOS
         return PackedBatch({"text": PackedStream(inputs, offsets)}, labels, count=int((labels != PAD).sum()))
 
     def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
-        ids = [validation.trained_tokenizer.encode_document(text) for (text,) in validation.texts]
+        if self.settings.answers_only:
+            encoded = (encode_prompt_and_answer(validation.tokenizer, *texts) for texts in validation.texts)
+            return sorted(
+                ((ids,) for ids in encoded if len(ids) <= validation.data.max_length), key=lambda e: len(e[0])
+            )
+        ids = [validation.tokenizer.encode_document(text) for (text,) in validation.texts]
         stream = np.array([BOS, *(token for document in ids for token in (*document, EOS))], dtype=np.int64)
         length = validation.data.max_length
         return [(stream[start : start + length + 1],) for start in range(0, len(stream) - 1, length)]
 
     def more_figures(self, nll: float, validation: Validation) -> dict[str, float]:
-        return {"bits_per_character": nll / math.log(2) / sum(len(text) for (text,) in validation.texts)}
+        return {"bits_per_character": nll / math.log(2) / sum(len(texts[-1]) for texts in validation.texts)}
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
         """Samples that continue prompts of the validation text; the loss is the criterion."""
         if not isinstance(model, Decoder):
             return None
-        generator = Generator(model, validation.trained_tokenizer, context=validation.data.max_length, config=options)
-        chosen = list(_excerpts([text for (text,) in validation.texts], validation.recipe.train.samples))
+        generator = Generator(model, validation.tokenizer, context=validation.data.max_length, config=options)
+        count = validation.recipe.train.samples
+        chosen = validation.texts[:count]
+        if not self.settings.answers_only:
+            chosen = list(_excerpts([text for (text,) in validation.texts], count))
         processes = validation.processes
         prompts = [prompt for prompt, _ in chosen[processes.share]]
         outputs = processes.gather(

@@ -25,7 +25,10 @@ class WindowPlan:
     have fewer windows than the others.
     """
 
-    def __init__(self, shards: TokenShards, batch_tokens: int, seed: int, length: int) -> None:
+    def __init__(
+        self, shards: TokenShards, batch_tokens: int, seed: int, length: int, *, separates: bool = False
+    ) -> None:
+        """With `separates`, each document in a window is a sequence of its own."""
         require(
             batch_tokens >= length,
             f"train.batch_tokens is {batch_tokens}, but an example has {length} tokens; raise train.batch_tokens or "
@@ -40,6 +43,8 @@ class WindowPlan:
         self._windows = -(-self._stream_tokens // length)
         """Number of windows in an epoch."""
         self._epoch = lru_cache(maxsize=2)(self._starts)
+        self._sums = np.cumsum(np.sort(np.diff(self._ends, prepend=0))) if separates else None
+        """Number of tokens of the shortest rows, of the two shortest, and so on."""
 
     @property
     def batches_per_epoch(self) -> int:
@@ -63,7 +68,10 @@ class WindowPlan:
     def part_shape(self, split: int, processes: int, *, varied: bool) -> PartShape:
         """Filler only takes the place of missing windows."""
         windows = -(-self.windows_per_batch // (split * processes))
-        return PartShape(windows * self.length, windows, filler_segments=0)
+        tokens, sequences = windows * self.length, windows
+        if self._sums is not None:  # documents that begin in a window: as many as fit, and the last of each window
+            sequences += min(len(self._sums), int(np.searchsorted(self._sums, tokens, side="right")) + windows)
+        return PartShape(tokens, sequences, filler_segments=0)
 
     def _batch(self, number: int) -> tuple[Ints, Ints]:
         """The start of each window of a batch, and its number of tokens that are not PAD."""

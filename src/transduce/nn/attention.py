@@ -22,14 +22,16 @@ def reference(
     causal: bool,
     score_bias_BHTS: Tensor | None = None,
     dropout: float = 0.0,
+    cap: float | None = None,
 ) -> Tensor:
     """softmax(QK^T / sqrt(d_k) + bias) V within each segment, with dropout on the result of the softmax.
 
     With `causal`, position t attends to positions up to t; queries and keys then have the same segments. A query whose
     segment has no keys gets zeros. If there are fewer heads of keys and values than of queries, each serves a group
     of adjacent heads of queries. `score_bias_BHTS` can be broadcast to segments, heads, positions of queries and keys.
+    With `cap`, scores are bounded before the bias is added (`soft_cap`).
     """
-    weights_BHTS = attention_weights(q_NHK, k_MHK, q_segments, k_segments, causal, score_bias_BHTS)
+    weights_BHTS = attention_weights(q_NHK, k_MHK, q_segments, k_segments, causal, score_bias_BHTS, cap)
     v_BSHK = k_segments.layout.pad(repeat_heads(v_MHK, q_NHK.shape[1]))
     return q_segments.layout.unpad(torch.einsum("bhts,bshk->bthk", F.dropout(weights_BHTS, dropout), v_BSHK))
 
@@ -41,12 +43,14 @@ def attention_weights(
     k_segments: Segments,
     causal: bool,
     score_bias_BHTS: Tensor | None = None,
+    cap: float | None = None,
 ) -> Tensor:
     """softmax(QK^T / sqrt(d_k) + bias) as a padded (B, H, T, S) tensor, zero outside the segments."""
     k_MHK = repeat_heads(k_MHK, q_NHK.shape[1])
     scores_BHTS = torch.einsum(
         "bthk,bshk->bhts", q_segments.layout.pad(q_NHK), k_segments.layout.pad(k_MHK)
     ) / math.sqrt(q_NHK.shape[-1])
+    scores_BHTS = soft_cap(scores_BHTS, cap)
     if score_bias_BHTS is not None:
         scores_BHTS = scores_BHTS + score_bias_BHTS
     allowed_BHTS = k_segments.layout.real_BT[:, None, None, :] & q_segments.layout.real_BT[:, None, :, None]
@@ -90,6 +94,11 @@ def attend(
         is_causal=causal,
     )
     return q_layout.unpad(o_BHTK.transpose(1, 2)).to(dtype)
+
+
+def soft_cap(x: Tensor, cap: float | None) -> Tensor:
+    """Numbers bounded smoothly by a cap (Gemma 2): cap * tanh(x / cap); None leaves them as they are."""
+    return x if cap is None else cap * (x / cap).tanh()
 
 
 def repeat_heads(x_MGK: Tensor, num_heads: int) -> Tensor:

@@ -1,5 +1,6 @@
 """KV caches: the keys and values of a decoder layer, kept between steps so that a step computes only one token."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.nn.attention import soft_cap
 from transduce.nn.segments import Segments
 
 _BLOCK = 32
@@ -22,10 +24,12 @@ class KVCache(Protocol):
         v_RHK: Tensor,
         score_bias_RHT: Tensor | None = None,
         window: int | None = None,
+        cap: float | None = None,
     ) -> Tensor:
         """Store the new keys and values; each token attends to itself and to earlier ones of its row (R, H, K).
 
-        With a window, only to the last `window` tokens, itself included; engine gpu has none.
+        With a window, only to the last `window` tokens, itself included; with a cap, scores are bounded by it. Engine
+        gpu has neither.
         """
 
     def attend_cross(self, q_RHK: Tensor) -> Tensor:
@@ -99,6 +103,7 @@ class TensorKVCache:
         v_RHK: Tensor,
         score_bias_RHT: Tensor | None = None,
         window: int | None = None,
+        cap: float | None = None,
     ) -> Tensor:
         """See `KVCache`."""
         k_RHTK, v_RHTK, mask = self.append(k_RHK, v_RHK)
@@ -108,6 +113,8 @@ class TensorKVCache:
         if score_bias_RHT is not None:
             assert mask is None
             mask = score_bias_RHT[:, :, None]
+        if cap is not None:
+            return _attend_capped(q_RHK, k_RHTK, v_RHTK, mask, cap)
         return _attend(q_RHK[:, :, None], k_RHTK, v_RHTK, mask)[:, :, 0]
 
     def append(self, k_RHK: Tensor, v_RHK: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -150,6 +157,16 @@ class TensorKVCache:
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=k.shape[1] < q.shape[1])
+
+
+def _attend_capped(q_RHK: Tensor, k_RGTK: Tensor, v_RGTK: Tensor, mask: Tensor | None, cap: float) -> Tensor:
+    """Attention with bounded scores; G heads of keys and values serve groups of the H heads of queries."""
+    groups = q_RHK.shape[1] // k_RGTK.shape[1]
+    k_RHTK, v_RHTK = k_RGTK.repeat_interleave(groups, dim=1), v_RGTK.repeat_interleave(groups, dim=1)
+    score_RHT = soft_cap(torch.einsum("rhk,rhtk->rht", q_RHK, k_RHTK) / math.sqrt(q_RHK.shape[-1]), cap)
+    if mask is not None:
+        score_RHT = score_RHT.masked_fill(~mask[:, :, 0], -torch.inf)
+    return torch.einsum("rht,rhtk->rhk", score_RHT.softmax(-1), v_RHTK)
 
 
 def _grow(x_RHTK: Tensor) -> Tensor:

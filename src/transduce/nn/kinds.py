@@ -41,3 +41,9 @@ class AttentionVariant:
     score: Score = "scaled"
     neighbourhood: int | None = None
     """r: position t of self-attention attends only to positions from t - r // 2 to t + r // 2."""
+
+
+LINEAR_MAPS = ("qkv", "q", "kv", "out", "inner", "outer")
+"""The linear maps of attention and feed-forward; a model need not have all of them."""
+LORA_A, LORA_B = ".lora_A", ".lora_B"
+"""Suffixes of the names of the factors of a low-rank update (nn/low_rank.py), after that of the weight."""

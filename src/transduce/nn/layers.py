@@ -37,12 +37,15 @@ class LayerConfig:
     """Whether queries and keys are normalized."""
     window: int | None = None
     """Number of positions up to itself that a position attends to; None: all."""
+    score_cap: float | None = None
+    """Bound of the scores of self-attention."""
 
     def make_self_attention(self, *, causal: bool) -> nn.Module:
         """The self-attention of a layer."""
         return SelfAttention(
             self.d_model, self.heads, causal=causal, rotary=self.rotary, dropout=self.attention_dropout,
             window=self.window, norm_epsilon=self.norm_epsilon if self.qk_norm else None,
+            score_cap=self.score_cap,
         )  # fmt: skip
 
     def make_cross_attention(self) -> CrossAttention:

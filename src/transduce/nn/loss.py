@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.nn.attention import soft_cap
 from transduce.tokenizers.tokenizer import PAD
 
 _CPU_CHUNK, _GPU_CHUNK = 1 << 22, 1 << 28
@@ -25,16 +26,17 @@ Terms = Callable[..., tuple[Tensor, Sequence[Tensor]]]
 
 
 def smoothed_cross_entropy(
-    hidden_LD: Tensor, labels_L: Tensor, weight_VD: Tensor, smoothing: float
+    hidden_LD: Tensor, labels_L: Tensor, weight_VD: Tensor, smoothing: float, cap: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """The loss and the negative log-likelihood without smoothing, each summed over the labels that are not PAD.
 
     The target distribution is (1 - smoothing) on the label plus smoothing / V on every token, the label included. The
     loss equals F.cross_entropy(hidden_LD @ weight_VD.T, labels_L, ignore_index=PAD, label_smoothing=smoothing,
-    reduction="sum"), which would allocate all logits at once.
+    reduction="sum"), which would allocate all logits at once. With `cap`, logits are bounded by it (`soft_cap`).
     """
     at_once = _CPU_CHUNK if hidden_LD.device.type == "cpu" else _GPU_CHUNK
-    return chunked_loss(hidden_LD, labels_L, weight_VD, partial(_terms, smoothing=smoothing), at_once)
+    terms = capped_terms(partial(_terms, smoothing=smoothing), cap)
+    return chunked_loss(hidden_LD, labels_L, weight_VD, terms, at_once)
 
 
 def chunked_loss(
@@ -43,6 +45,21 @@ def chunked_loss(
     """`smoothed_cross_entropy` by these `terms`, with at most `logits_at_once` logits in memory."""
     loss, nll = _ChunkedLoss.apply(hidden_LD, weight_VD, labels_L, terms, logits_at_once, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
     return loss, nll
+
+
+def capped_terms(terms: Terms, cap: float | None) -> Terms:
+    """The terms of logits that are bounded by a cap; None leaves them as they are."""
+    if cap is None:
+        return terms
+
+    def of_capped(*logits_and_labels: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+        *logits, labels = logits_and_labels
+        capped = [soft_cap(x, cap) for x in logits]
+        slopes = [1 - (x / cap) ** 2 for x in capped]  # before the terms, which may overwrite their logits
+        sums, grads = terms(*capped, labels)
+        return sums, [grad * slope for grad, slope in zip(grads, slopes, strict=True)]
+
+    return of_capped
 
 
 def with_bias(hidden_LD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -67,6 +84,7 @@ def chunked(
     *,
     project: Callable[[Tensor, Tensor], Tensor] = F.linear,
     wants_grad: bool = True,
+    trains_weight: bool = True,
 ) -> tuple[Tensor, list[Tensor], Tensor | None]:
     """Apply `terms` to the logits of `rows` rows at a time; returns sums, and the gradients of hiddens and weight."""
     grads_LD = [torch.empty_like(hidden_LD) for hidden_LD in hiddens_LD]
@@ -79,6 +97,8 @@ def chunked(
         sums = sums + chunk_sums
         for hidden_LD, grad_LD, grad in zip(hiddens_LD, grads_LD, grads if wants_grad else (), strict=wants_grad):
             torch.mm(grad, weight_VD, out=grad_LD[part])
+            if not trains_weight:
+                continue
             product_VD = grad.T @ hidden_LD[part]
             if grad_weight_VD is None:
                 # The chunks of a CPU are small, and too many of them to be summed in bfloat16.
@@ -103,17 +123,19 @@ class _ChunkedLoss(torch.autograd.Function):
         L, V = len(labels_L), len(weight_VD)
         rows = -(-L // max(1, -(-L * V // logits_at_once)))
         sums, (grad_hidden_LD,), grad_weight_VD = chunked(
-            [hidden_LD], weight_VD, labels_L, rows, terms, project=_aligned_logits, wants_grad=wants_grad
-        )
+            [hidden_LD], weight_VD, labels_L, rows, terms, project=_aligned_logits, wants_grad=wants_grad,
+            trains_weight=ctx.needs_input_grad[1],
+        )  # fmt: skip
         loss, nll = sums.unbind()
-        ctx.save_for_backward(grad_hidden_LD, grad_weight_VD)
+        ctx.save_for_backward(grad_hidden_LD, *([] if grad_weight_VD is None else [grad_weight_VD]))
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> Any:
         grads = ctx.saved_tensors
-        return *torch._foreach_mul(grads, grad_loss.to(grads[0].dtype)), None, None, None, None
+        grad_hidden_LD, *grad_weight_VD = torch._foreach_mul(grads, grad_loss.to(grads[0].dtype))
+        return grad_hidden_LD, grad_weight_VD[0] if grad_weight_VD else None, None, None, None, None
 
 
 def _aligned_logits(hidden_LD: Tensor, weight_VD: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ values of cross-attention. `out` is W^O, the projection of the concatenated head
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.attention import attend, attention_weights
+from transduce.nn.attention import attend, attention_weights, reference
 from transduce.nn.cache import KVCache
 from transduce.nn.kinds import HeadSizes as HeadSizes
 from transduce.nn.linear import projections
@@ -25,7 +25,7 @@ class SelfAttention(nn.Module):
     """Every token attends to the tokens of its own segment; with `causal`, only to itself and earlier ones.
 
     With `window`, it attends to that number of positions up to its own. With `norm_epsilon`, queries and keys are
-    normalized.
+    normalized. With `score_cap`, scores are bounded, which only `reference` computes.
     """
 
     attend = staticmethod(attend)
@@ -41,9 +41,11 @@ class SelfAttention(nn.Module):
         dropout: float = 0.0,
         window: int | None = None,
         norm_epsilon: float | None = None,
+        score_cap: float | None = None,
     ) -> None:
         super().__init__()
         self.heads, self.causal, self.rotary, self.dropout, self.window = heads, causal, rotary, dropout, window
+        self.score_cap = score_cap
         self.q_norm, self.k_norm = (
             nn.Identity() if norm_epsilon is None else nn.RMSNorm(heads.d_k, eps=norm_epsilon) for _ in range(2)
         )
@@ -54,26 +56,41 @@ class SelfAttention(nn.Module):
     def forward(self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor:
         """(N, D) to (N, D)."""
         q_NHK, k_NHK, v_NHK = self.project(x_ND, segments.position_N)
-        dropout, bias_BHTS = self.dropout if self.training else 0.0, self._bias(segments, score_bias_BHTS)
-        o_NHK = self.attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, bias_BHTS, dropout)
-        return self.out(o_NHK.flatten(1))
+        dropout = self.dropout if self.training else 0.0
+        return self.out(self._attend(q_NHK, k_NHK, v_NHK, segments, score_bias_BHTS, dropout).flatten(1))
 
     def prefill(self, x_ND: Tensor, segments: Segments, keys_and_values: list[tuple[Tensor, Tensor]]) -> Tensor:
         """`forward`, which appends the keys and values (N, H, K) to a list, for a cache."""
         q_NHK, k_NHK, v_NHK = self.project(x_ND, segments.position_N)
         keys_and_values.append((k_NHK, v_NHK))
-        o_NHK = self.attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, self._bias(segments))
-        return self.out(o_NHK.flatten(1))
+        return self.out(self._attend(q_NHK, k_NHK, v_NHK, segments).flatten(1))
 
     def step(self, x_RD: Tensor, position_R: Tensor, cache: KVCache, score_bias_RHT: Tensor | None = None) -> Tensor:
         """`forward` for one new token per row, which attends to itself and to the tokens in the cache."""
         q_RHK, k_RHK, v_RHK = self.project(x_RD, position_R)
-        return self.out(cache.attend_self(q_RHK, k_RHK, v_RHK, score_bias_RHT, self.window).flatten(1))
+        return self.out(cache.attend_self(q_RHK, k_RHK, v_RHK, score_bias_RHT, self.window, self.score_cap).flatten(1))
 
     def weights(self, x_ND: Tensor, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor:
         """The attention weights of `forward`, as (B, H, T, T)."""
         q_NHK, k_NHK, _ = self.project(x_ND, segments.position_N)
-        return attention_weights(q_NHK, k_NHK, segments, segments, self.causal, self._bias(segments, score_bias_BHTS))
+        bias_BHTS = self._bias(segments, score_bias_BHTS)
+        return attention_weights(q_NHK, k_NHK, segments, segments, self.causal, bias_BHTS, self.score_cap)
+
+    def _attend(
+        self,
+        q_NHK: Tensor,
+        k_NHK: Tensor,
+        v_NHK: Tensor,
+        segments: Segments,
+        score_bias_BHTS: Tensor | None = None,
+        dropout: float = 0.0,
+    ) -> Tensor:
+        bias_BHTS = self._bias(segments, score_bias_BHTS)
+        if self.score_cap is not None:
+            return reference(
+                q_NHK, k_NHK, v_NHK, segments, segments, self.causal, bias_BHTS, dropout, cap=self.score_cap
+            )
+        return self.attend(q_NHK, k_NHK, v_NHK, segments, segments, self.causal, bias_BHTS, dropout)
 
     def _bias(self, segments: Segments, score_bias_BHTS: Tensor | None = None) -> Tensor | None:
         """The bias of scores: that of a window is -inf before it."""

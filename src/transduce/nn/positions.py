@@ -80,28 +80,29 @@ class Rotary(nn.Module):
     rotated together with dimension i + d_k / 2, as in Llama.
     """
 
-    angle_TK: Tensor
+    waves_TK: Tensor
+    """The cosines of all positions and angles, and after them the sines."""
 
     def __init__(self, max_positions: int, rates: RotaryRates) -> None:
         super().__init__()
         self._rates = rates
-        self.register_buffer("angle_TK", self._angles(max_positions), persistent=False)
+        self.register_buffer("waves_TK", self._waves(max_positions), persistent=False)
 
     def forward(self, x_NHK: Tensor, position_N: Tensor) -> Tensor:
         """Rotate queries or keys (N, H, K) at these positions."""
-        angle_N1K = F.embedding(position_N, self.angle_TK)[:, None]
-        cos, sin = (wave.repeat(1, 1, 2).to(x_NHK.dtype) for wave in (angle_N1K.cos(), angle_N1K.sin()))
+        cos, sin = F.embedding(position_N, self.waves_TK).to(x_NHK.dtype)[:, None].chunk(2, dim=-1)
         first, second = x_NHK.chunk(2, dim=-1)
-        return x_NHK * cos + torch.cat([-second, first], dim=-1) * sin
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
     def require(self, length: int) -> None:
-        """Compute the angles of this many positions."""
-        if length > len(self.angle_TK):
-            self.angle_TK = self._angles(max(length, 2 * len(self.angle_TK))).to(self.angle_TK)
+        """Compute the cosines and sines of this many positions."""
+        if length > len(self.waves_TK):
+            self.waves_TK = self._waves(max(length, 2 * len(self.waves_TK))).to(self.waves_TK)
 
-    def _angles(self, length: int) -> Tensor:
+    def _waves(self, length: int) -> Tensor:
         rate_K = torch.tensor(self._rates.rates(), dtype=torch.float64)
-        return (torch.arange(length, dtype=torch.float64)[:, None] * rate_K).float()
+        angle_TK = (torch.arange(length, dtype=torch.float64)[:, None] * rate_K).float()
+        return torch.cat([angle_TK.cos(), angle_TK.sin()], dim=1)
 
 
 class RelativeBias(nn.Module):

@@ -46,7 +46,7 @@ def evaluate_translations(request: Evaluation) -> None:
     load_tokenizer(tokenizer, "--tokenize ")  # before the text is translated, which may take long
     if request.tokenize == "auto" and tokenizer.name != DEFAULT_BLEU_TOKENIZER:
         log(f"BLEU with sacreBLEU's tokenizer {tokenizer}")
-    outputs, engines = {}, {}
+    outputs, engines, searches = {}, {}, {}
     ensemble = len(systems) < len(request.models)
     names = [" + ".join(map(str, request.models))] if ensemble else [str(path) for path in request.models]
     for name, folders, direction in zip(names, systems, directions[: len(systems)], strict=True):
@@ -54,7 +54,8 @@ def evaluate_translations(request: Evaluation) -> None:
             folders, device=request.device, engine=request.engine, threads=request.threads, **request.search
         )
         engines[name] = translator.describe_engine()
-        log(f"{' + '.join(map(str, folders))}: {direction.describe(test)}engine {engines[name]}")
+        searches[name] = translator.config.name
+        log(f"{' + '.join(map(str, folders))}: {direction.describe(test)}{searches[name]}, engine {engines[name]}")
         target = direction.target if translator.tagged else None
         outputs[name] = _translate(translator, sources or [], contexts, target, request.out)
     outputs |= {str(path): list(read_lines(path)) for path in request.hyps}
@@ -63,14 +64,15 @@ def evaluate_translations(request: Evaluation) -> None:
         ((name, lines),) = outputs.items()
         scores = score(lines, references, name, **chosen)
         if request.as_json:
-            used = {"engine": engines[name]} if engines else {}
+            used = {"engine": engines[name], "search": searches[name]} if engines else {}
             print(json.dumps([asdict(result) | used for result in scores], indent=1))
         for result in [] if request.as_json else scores:
             print(f"{result.metric:<6}{result.value:6.2f}   {result.signature}")
         return
     comparisons, signatures = compare(outputs, references, **chosen)
     if request.as_json:
-        table = {"comparisons": list(map(asdict, comparisons)), "signatures": signatures, "engines": engines}
+        table: dict[str, Any] = {"comparisons": list(map(asdict, comparisons)), "signatures": signatures}
+        table |= {"engines": engines, "searches": searches}
         print(json.dumps(table, indent=1))
     else:
         _print_comparison(comparisons, signatures)

@@ -30,6 +30,8 @@ class Translate(Task):
     """Pairs of sentences; after BOS, the decoder predicts the target and EOS."""
 
     score_name = "BLEU"
+    searches = True
+    counted = "target tokens"
     figures: ClassVar = {"bleu": "BLEU", "chrf": "chrF"}
     samples = ("Translations", ("source", "translation", "reference"))
     translates = True
