@@ -1,5 +1,5 @@
-/* Prints the outputs of small random models in the native engine, greedy search and beam search of several batches and a
- * language model, so that builds for different instruction sets can be compared: see emulate_x86.
+/* Prints the outputs of small random models in the native engine, greedy search and beam search of several batches, a
+ * language model and the vectors of an encoder, so that builds for different instruction sets can be compared: see emulate_x86.
  */
 #include <stdio.h>
 
@@ -53,15 +53,16 @@ static Layer *draw_layers(int qkv, int inner) {
     return layers;
 }
 
-static Batch allocate_batch(int threads) {
-    Batch batch = {.scratch_size = INNER + PADDING};
+static Batch allocate_batch(int threads, int parts) {
+    Batch batch = {.parts = parts, .scratch_size = INNER + PADDING};
     batch.row = allocate(ROWS * sizeof(Row));
     batch.x = allocate(threads * ROWS * WIDTH * sizeof(float));
     batch.y = allocate(ROWS * WIDTH * sizeof(float)), batch.wide = allocate(ROWS * 4 * INNER * sizeof(float));
-    batch.quantised = allocate((size_t)threads * ROWS * 4 * INNER), batch.scale = allocate(2 * threads * ROWS * sizeof(float));
+    batch.quantised = allocate((size_t)threads * ROWS * 4 * INNER), batch.scale = allocate(3 * threads * ROWS * sizeof(float));
     batch.scratch = allocate(threads * batch.scratch_size * sizeof(float));
     batch.logits = allocate((size_t)threads * ROWS * LOGIT_PANELS * PANEL * sizeof(float));
     batch.max_logit = allocate(threads * ROWS * sizeof(float)), batch.exp_sum = allocate(threads * ROWS * sizeof(float));
+    batch.logit_sum = allocate(threads * ROWS * sizeof(float));
     batch.candidates = allocate((size_t)threads * ROWS * 2 * MAX_BEAM * sizeof(Candidate));
     return batch;
 }
@@ -83,6 +84,7 @@ static Job draw_job(int beam, int source_length) {
     job.cross_kv = allocate((size_t)source_length * kv * sizeof(float));
     job.states = allocate((size_t)2 * beam * LAYERS * WIDTH * sizeof(float));
     job.ancestor = allocate(beam * positions), job.tokens = allocate(beam * positions * sizeof(int32_t));
+    job.missing = allocate(beam * sizeof(uint32_t));
     job.forced = allocate(positions * sizeof(int32_t)), job.log_prob = allocate(beam * sizeof(float));
     job.finished_tokens = allocate(beam * positions * sizeof(int32_t));
     job.finished_length = allocate(beam * sizeof(int32_t)), job.finished_log_prob = allocate(beam * sizeof(float));
@@ -95,7 +97,7 @@ static Job draw_job(int beam, int source_length) {
 static void translate(const Model *model, int count, int beam, int threads) {
     Job jobs[MOST_JOBS], *pointers[MOST_JOBS];
     int32_t tokens[MOST_JOBS * LENGTH] = {0}, offsets[MOST_JOBS + 1] = {0};
-    Batch batch = allocate_batch(threads);
+    Batch batch = allocate_batch(threads, model->ssru ? 2 : 1);
     Shortlist common = every_sixth(EOS + 3);
     EXPORT(pack_shortlist)(model, &common);
     state = 7;
@@ -128,7 +130,7 @@ static void generate(const LanguageModel *model, int count, int threads) {
     Token tokens[MOST_JOBS];
     Candidate best[MOST_JOBS];
     float *logits = allocate((size_t)MOST_JOBS * VOCABULARY * sizeof(float));
-    Batch batch = allocate_batch(threads);
+    Batch batch = allocate_batch(threads, 2);
     state = 7;
     for (int j = 0; j < count; j++) {
         size_t size = (size_t)LAYERS * LENGTH * WIDTH * sizeof(float);
@@ -144,6 +146,35 @@ static void generate(const LanguageModel *model, int count, int threads) {
     }
 }
 
+/* The vectors of texts, of which a weighted mean is printed, and the dimension in which the vector of the first token is largest. */
+static void read_texts(const Model *model, int count, int threads) {
+    int32_t tokens[MOST_JOBS * LENGTH] = {0}, offsets[MOST_JOBS + 1] = {0};
+    Batch batch = allocate_batch(threads, 2);
+    Layer *rest = draw_layers(3 * WIDTH, INNER);
+    for (int l = 0; l < LAYERS; l++) {
+        Linear *parts[] = {&rest[l].qkv, &rest[l].out, &rest[l].inner, &rest[l].outer};
+        for (int i = 0; i < 4; i++) { /* rests are small and have no bias */
+            for (int n = 0; n < parts[i]->width_out; n++) ((float *)parts[i]->scale)[n] /= 254;
+            memset((float *)parts[i]->bias, 0, parts[i]->panels * PANEL * sizeof(float));
+        }
+    }
+    const float *embedding = draw_floats(VOCABULARY * WIDTH, 0.3f, 0);
+    for (int j = 0; j < count; j++) {
+        offsets[j + 1] = offsets[j] + 2 + draw(LENGTH - 2);
+        for (int i = offsets[j]; i < offsets[j + 1]; i++) tokens[i] = 4 + draw(VOCABULARY - 4);
+    }
+    float *vectors = allocate((size_t)MOST_JOBS * LENGTH * WIDTH * sizeof(float));
+    EXPORT(encode_texts)(model, rest, embedding, tokens, offsets, count, &batch, vectors, threads);
+    for (int j = 0; j < count; j++) {
+        const float *x = vectors + (size_t)offsets[j] * WIDTH;
+        int largest = 0, size = (offsets[j + 1] - offsets[j]) * WIDTH;
+        float sum = 0;
+        for (int i = 0; i < size; i++) sum += x[i] * (float)(i % 7);
+        for (int d = 0; d < WIDTH; d++) largest = x[d] > x[largest] ? d : largest;
+        printf("norm_first %d, vectors %d: %.5f %d\n", model->norm_first, j, sum / size, largest);
+    }
+}
+
 /* Batches of this many sentences on this many threads; outputs depend on neither. */
 int main(int count, char **arguments) {
     if (count != 3) return fprintf(stderr, "usage: native_outputs SENTENCES THREADS\n"), 2;
@@ -154,14 +185,16 @@ int main(int count, char **arguments) {
         int norm_first = kind == 1, ssru = kind == 2;
         state = 1 + kind;
         Model model = {.vocabulary = VOCABULARY, .width = WIDTH, .heads = HEADS, .d_k = WIDTH / HEADS, .d_v = WIDTH / HEADS,
-                       .encoder_layers = LAYERS, .decoder_layers = LAYERS, .norm_first = norm_first, .swish = norm_first,
-                       .ssru = ssru};
-        model.positions = draw_floats((LENGTH + 1) * WIDTH, 4, 0);
-        model.source_embedding = model.projection = draw_linear(VOCABULARY, WIDTH, 0.3f);
+                       .encoder_layers = LAYERS, .decoder_layers = LAYERS, .norm_first = norm_first,
+                       .activation = norm_first ? SWISH : RELU, .ssru = ssru, .start = BOS, .embedding_scale = 1};
+        const float *positions = draw_floats((LENGTH + 1) * WIDTH, 4, 0);
+        model.projection = draw_linear(VOCABULARY, WIDTH, 0.3f);
+        model.source = model.target = (Input){.positions = positions, .embedding = model.projection};
         model.encoder = draw_layers(3 * WIDTH, INNER), model.decoder = draw_layers((ssru ? 2 : 3) * WIDTH, INNER);
         model.encoder_norm = draw_norm(), model.decoder_norm = draw_norm();
         translate(&model, sentences, 1, threads);
         translate(&model, sentences, 4, threads);
+        if (!ssru) read_texts(&model, sentences, threads);
     }
     for (Activation activation = RELU; activation <= SWIGLU; activation++) {
         state = 5 + activation;

@@ -67,7 +67,10 @@ def quantise_rows(x_ND: Tensor, noise: float = 0.0) -> Tensor:
 def quantise_in_two_parts(x_ND: Tensor, noise: float = 0.0) -> Tensor:
     """Round each row to integers, and what these leave to integers with a scale 254 times as small."""
     largest_N1 = x_ND.abs().amax(dim=1, keepdim=True).clamp(min=1e-30)
-    first_ND = (q_ND := x_ND * (_127 / largest_N1)).round()
+    q_ND = x_ND * (_127 / largest_N1)
+    if noise:
+        q_ND += noise * (2 * torch.rand_like(q_ND) - 1)
+    first_ND = q_ND.round()
     second_ND = (254 * (q_ND - first_ND)).round()
     return (first_ND.double() + second_ND.double() / 254) * (largest_N1.double() / 127)
 
@@ -93,17 +96,18 @@ def quantise_linear_layers(model: nn.Module, noise: float, rounded: Rounding = q
 
 
 def quantised_language_model(model: DecoderOnly, noise: float = 0.0) -> DecoderOnly:
-    """A copy of a language model that multiplies 8-bit integers: the definition of `native`."""
+    """A copy of a language model that multiplies 8-bit integers, with activations in two parts: the definition
+    of `native`."""
 
     class QuantisedLanguageModel(DecoderOnly):
         def logits(self, hidden_RD: Tensor) -> Tensor:
-            logits_RV = (quantise_rows(hidden_RD, noise) @ self.quantised_VD.T).float()
+            logits_RV = (quantise_in_two_parts(hidden_RD, noise) @ self.quantised_VD.T).float()
             return logits_RV if self.output_bias_V is None else logits_RV + self.output_bias_V
 
     result = copy.deepcopy(model)
     result.__class__, result.quantised_VD = QuantisedLanguageModel, quantise_rows(result.output_weight_VD.data)
     result.embedding.weight_VD.data = quantise_rows(result.embedding.weight_VD.data).float()
-    quantise_linear_layers(result, noise)
+    quantise_linear_layers(result, noise, quantise_in_two_parts)
     return result
 
 

@@ -60,7 +60,7 @@ def test_a_row_of_zeros_gives_the_bias(library: Any) -> None:
 def test_portable_code_and_fast_code_agree(library: Any, tmp_path: Any) -> None:
     """The form without special instructions, compiled here, computes the same."""
     path = tmp_path / "portable.so"
-    source = native_library._SOURCES[0]
+    source = native_library.DECODER
     compiler = shutil.which("cc")
     assert compiler
     flags = ["-O2", "-shared", "-fPIC", "-U__ARM_FEATURE_DOTPROD", "-U__AVX2__", "-U__AVX512VNNI__"]

@@ -300,7 +300,13 @@ def test_a_fused_model_is_the_model(longest: int, settings: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"positions": "rotary", "qk_norm": True, "window": 3}], ids=["plain", "gemma"]
+    "settings",
+    [
+        {},
+        {"positions": "rotary", "qk_norm": True, "window": 3},
+        {"positions": "rotary", "window": 3, "global_every": 2, "score_cap": 0.5, "logit_cap": 2.0},
+    ],
+    ids=["plain", "gemma", "gemma2"],
 )
 def test_a_fused_model_keeps_the_norms_after_its_sub_layers(settings: dict[str, Any]) -> None:
     from transduce.fast.kernels.fuse import fuse
@@ -308,9 +314,12 @@ def test_a_fused_model_keeps_the_norms_after_its_sub_layers(settings: dict[str, 
     model = small_language_model(vocab_size=50, norm="both", norm_type="rms", **settings).to(DEVICE).train()
     batch = Batch.of(DEVICE, text=random_sentences([7, 1, 20], 50, 1))
 
+    labels = torch.arange(28, device=DEVICE) % 40 + 5
+
     def run() -> list[Tensor]:
         hidden = model(batch)
-        return [hidden, *torch.autograd.grad(hidden.square().sum(), list(model.decoder.parameters()))]
+        loss, _ = model.cross_entropy(hidden, labels, model.output_weight_VD, 0.1, model.logit_cap)
+        return [hidden, *torch.autograd.grad(hidden.square().sum() + loss, list(model.decoder.parameters()))]
 
     expected = run()
     fuse(model)

@@ -22,7 +22,7 @@ def test_no_array_on_the_stack_has_a_variable_length() -> None:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
-    command = [compiler, "-Wvla", "-Werror", "-fsyntax-only", native_library._SOURCES[0]]
+    command = [compiler, "-Wvla", "-Werror", "-fsyntax-only", native_library.DECODER]
     subprocess.run(command, check=True)
 
 

@@ -39,6 +39,13 @@ def test_the_number_of_threads_does_not_change_the_output() -> None:
     assert outputs(engine(3)) == alone  # fewer than the pool has
 
 
+def test_scores_do_not_depend_on_how_many_threads_a_busy_machine_lets_work() -> None:
+    crowded = engine(6)  # more threads than cores, so that fewer of them run for a while
+    config = SearchConfig(beam=3, max_extra=10)
+    runs = [search_all(crowded, JOBS, config) for _ in range(8)]
+    assert runs == runs[:1] * 8
+
+
 def test_concurrent_callers_take_turns() -> None:
     alone = outputs(engine(1))
     engines = [engine(threads) for threads in [1, 2, 3, 2] * 3]

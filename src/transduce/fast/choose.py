@@ -14,9 +14,12 @@ from transduce.search.engine import Engine
 from transduce.search.options import SearchConfig
 
 if TYPE_CHECKING:
+    from transduce.fast.native.encoder import NativeEncoder
+    from transduce.models.encoder_only import EncoderOnly
     from transduce.models.model import Model
 
 ENGINES = ("auto", "plain", "native", "gpu")
+ENCODER_ENGINES = ("auto", "plain", "native")
 _NEEDS = {
     "gpu": "a CUDA GPU, and Triton",
     "native": "a model on the CPU, and a wheel for this machine or a C compiler (cc)",
@@ -83,6 +86,23 @@ def pick_decoder(name: str, model: "Model", threads: int | None = None) -> Decod
         raise _refusal(name, reason)
     assert isinstance(model, Decoder)
     return model
+
+
+def pick_encoder(name: str, model: "EncoderOnly", threads: int | None = None) -> "NativeEncoder | None":
+    """What computes the vectors of texts: `native` on a CPU, otherwise None: the model itself."""
+    if name not in ENCODER_ENGINES:
+        raise ConfigError(f"engine must be one of {', '.join(ENCODER_ENGINES)}, not {name!r}")
+    if name == "plain" or (name == "auto" and model.device_type != "cpu"):
+        return None
+    from transduce.fast.native.encoder import NativeEncoder, encoder_limits
+    from transduce.fast.native.library import load_library
+
+    reason = encoder_limits(model.config)
+    if model.device_type == "cpu" and reason is None and (library := load_library()):
+        return NativeEncoder(model, library, threads or _cores())
+    if name == "native":
+        raise _refusal(name, reason)
+    return None
 
 
 def _native_engine(model: AnyModel, threads: int | None, options: dict[str, Any]) -> Engine | None:

@@ -55,10 +55,12 @@ class SlotCache:
         v_RHK: Tensor,
         score_bias_RHT: Tensor | None = None,
         window: int | None = None,
+        cap: float | None = None,
     ) -> Tensor:
-        """See `KVCache`; the engine refuses models that add a bias to scores, or attend to a window."""
+        """See `KVCache`; the engine refuses models that bound scores, add a bias to them, or attend to a window."""
         assert score_bias_RHT is None
         assert window is None
+        assert cap is None
         beam = len(self.position_R) // len(self.source_length_S)
         return attend_self(q_RHK, k_RHK, v_RHK, self.self_kv, self.ancestor_RP, self.position_R, beam)
 

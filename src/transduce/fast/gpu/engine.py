@@ -66,6 +66,8 @@ class GpuEngine:
             return reason
         if isinstance(model, DecoderOnly) and model.config.window is not None:
             return "no attention to a window (model.window)"
+        if isinstance(model, DecoderOnly) and (model.config.score_cap or model.config.logit_cap):
+            return "no bounds of scores or logits (model.score_cap, model.logit_cap)"
         return attention_limits(model.config) if isinstance(model, EncoderDecoder) else None
 
     def start_session(self, config: SearchConfig) -> "GpuSession":

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.nn.loss import chunked_loss
+from transduce.nn.loss import capped_terms, chunked_loss
 from transduce.tokenizers.tokenizer import PAD
 
 _BLOCK = 8192
@@ -68,13 +68,13 @@ def smoothed_terms(logits_MV: Tensor, labels_M: Tensor, smoothing: float, pad: i
 
 
 def smoothed_cross_entropy(
-    hidden_LD: Tensor, labels_L: Tensor, weight_VD: Tensor, smoothing: float
+    hidden_LD: Tensor, labels_L: Tensor, weight_VD: Tensor, smoothing: float, cap: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """See `nn.loss.smoothed_cross_entropy`."""
     V = len(weight_VD)
     if V % 8:  # matrix products with an odd number of rows are several times slower
         weight_VD = F.pad(weight_VD, (0, 0, 0, -V % 64))
-    terms = partial(_terms, smoothing=smoothing, vocab_size=V)
+    terms = capped_terms(partial(_terms, smoothing=smoothing, vocab_size=V), cap)
     return chunked_loss(hidden_LD, labels_L, weight_VD, terms, _LOGITS_AT_ONCE)
 
 

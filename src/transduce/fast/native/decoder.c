@@ -9,6 +9,9 @@
 #include "search.h"
 #include "language_model.h"
 #include "packing.h"
+#ifdef __wasm__
+#include "observe.h"
+#endif
 
 /* Copy the rows of the model's projection for the tokens of a shortlist, of which there is at least one. */
 static void pack_tokens(Worker worker, const Model *model, const Shortlist *shortlist) {
@@ -33,22 +36,29 @@ void EXPORT(pack_shortlist)(const Model *model, const Shortlist *shortlist) {
 
 /* ---- encoder: packed sentences ---- */
 
-/* Encode `count` sources and fill the cross-attention caches of their jobs. */
-static void encode_sources(Worker worker, const Model *model, Job **jobs, int count, const int32_t *tokens,
-                           const int32_t *offsets, Batch *batch) {
+/* Weights of an encoder that has no decoder, beyond 8 bits: what the integers of its layers leave, and its embeddings. */
+typedef struct { const Layer *rest; const float *embedding; } Precise;
+
+/* Run the encoder's layers on `count` texts, of which text b has the tokens offsets[b] up to offsets[b + 1]: batch->x is the
+ * residual stream at the end, and it is quantised, after the encoder's final norm, as the input of `reader`.
+ */
+static void encoder_layers(Worker worker, const Model *model, int count, const int32_t *tokens, const int32_t *offsets,
+                           const Linear *reader, const Precise *precise, Batch *batch) {
     int H = model->heads, d_k = model->d_k, d_v = model->d_v, D = model->width, first, last;
-    int qkv_width = H * (2 * d_k + d_v), kv_width = H * (d_k + d_v), base = offsets[0], post = !model->norm_first;
+    int qkv_width = H * (2 * d_k + d_v), base = offsets[0], post = !model->norm_first;
     const Layer *layers = model->encoder;
     float *scores = scratch_of(worker, batch);
     split_work(worker, count, &first, &last);
     for (int b = first; b < last; b++)
         for (int i = offsets[b]; i < offsets[b + 1]; i++)
-            embed(model, &model->source, tokens[i], i - offsets[b], batch->x + (size_t)(i - base) * D);
+            embed(model, &model->source, precise ? precise->embedding : NULL, tokens[i], i - offsets[b],
+                  batch->x + (size_t)(i - base) * D);
     barrier(worker);
     residual(worker, batch, 0, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);
     for (int l = 0; l < model->encoder_layers; l++) {
         const Layer *layer = &layers[l], *next = l + 1 < model->encoder_layers ? layer + 1 : NULL;
-        linear(worker, &layer->qkv, batch, batch->wide, 0);
+        const Layer *rest = precise ? precise->rest + l : NULL;
+        linear_with_rest(worker, &layer->qkv, rest ? &rest->qkv : NULL, batch, batch->wide, 0);
         split_work(worker, count * H, &first, &last);
         for (int i = first; i < last; i++) {
             int b = i / H, h = i % H, start = offsets[b] - base, length = offsets[b + 1] - offsets[b];
@@ -62,14 +72,21 @@ static void encode_sources(Worker worker, const Model *model, Job **jobs, int co
         }
         barrier(worker);
         quantise(worker, batch->y, &layer->out, batch);
-        linear(worker, &layer->out, batch, batch->y, 0);
+        linear_with_rest(worker, &layer->out, rest ? &rest->out : NULL, batch, batch->y, 0);
         residual(worker, batch, 1, post ? &layer->norms[0] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-        inner_layer(worker, model->activation, &layer->inner, batch, batch->wide);
+        inner_layer(worker, model->activation, &layer->inner, rest ? &rest->inner : NULL, batch, batch->wide);
         quantise(worker, batch->wide, &layer->outer, batch);
-        linear(worker, &layer->outer, batch, batch->y, 0);
+        linear_with_rest(worker, &layer->outer, rest ? &rest->outer : NULL, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->encoder_norm;
-        residual(worker, batch, 1, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->decoder[0].kv);
+        residual(worker, batch, 1, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : reader);
     }
+}
+
+/* Encode `count` sources and fill the cross-attention caches of their jobs. */
+static void encode_sources(Worker worker, const Model *model, Job **jobs, int count, const int32_t *tokens,
+                           const int32_t *offsets, Batch *batch) {
+    int kv_width = model->heads * (model->d_k + model->d_v), base = offsets[0], first, last;
+    encoder_layers(worker, model, count, tokens, offsets, &model->decoder[0].kv, NULL, batch);
     for (int l = 0; l < model->decoder_layers; l++) {
         linear(worker, &model->decoder[l].kv, batch, batch->wide, 0);
         split_work(worker, count, &first, &last);
@@ -81,26 +98,56 @@ static void encode_sources(Worker worker, const Model *model, Job **jobs, int co
     }
 }
 
-typedef struct { const Model *model; Job **jobs; int count; const int32_t *tokens, *offsets; Batch *batch; } EncodeCall;
+/* The vectors of all tokens of `count` texts, for models without a decoder. */
+static void encode_vectors(Worker worker, const Model *model, int count, const int32_t *tokens, const int32_t *offsets,
+                           const Precise *precise, Batch *batch, float *vectors) {
+    int D = model->width, first, last;
+    encoder_layers(worker, model, count, tokens, offsets, &model->encoder[0].qkv, precise, batch);
+    split_work(worker, batch->count, &first, &last);
+    for (int r = first; r < last; r++) {
+        const float *x = batch->x + (size_t)r * D;
+        float *vector = vectors + (size_t)(offsets[0] + r) * D;
+        if (model->norm_first) normalise(&model->encoder_norm, x, vector);
+        else memcpy(vector, x, D * sizeof(float));
+    }
+    barrier(worker);
+}
+
+/* With `precise` and `vectors`, there are no jobs. */
+typedef struct {
+    const Model *model; Job **jobs; int count; const int32_t *tokens, *offsets; Batch *batch; const Precise *precise;
+    float *vectors;
+} EncodeCall;
 
 static void run_encode(Worker worker, void *arguments) {
     const EncodeCall *call = arguments;
     const int32_t *offsets = call->offsets;
-    for (int b = 0; b < call->count; b++)
+    for (int b = 0; call->jobs && b < call->count; b++)
         if (call->jobs[b]->common) pack_tokens(worker, call->model, &call->jobs[b]->own);
     for (int b = 0, end; b < call->count; b = end) { /* a few at a time, so that activations stay in the CPU's cache */
         end = b + 1;
         while (end < call->count && offsets[end + 1] - offsets[b] <= ENCODER_TOKENS) end++;
         if (worker.id == 0) call->batch->count = offsets[end] - offsets[b];
         barrier(worker);
-        encode_sources(worker, call->model, call->jobs + b, end - b, call->tokens, offsets + b, call->batch);
+        if (call->vectors)
+            encode_vectors(worker, call->model, end - b, call->tokens, offsets + b, call->precise, call->batch,
+                           call->vectors);
+        else encode_sources(worker, call->model, call->jobs + b, end - b, call->tokens, offsets + b, call->batch);
     }
 }
 
 /* Encode the sources of these jobs: job b has the tokens offsets[b] up to offsets[b + 1], with the end marker. */
 void EXPORT(encode)(const Model *model, Job **jobs, int count, const int32_t *tokens, const int32_t *offsets,
                     Batch *batch, int threads) {
-    EncodeCall call = {model, jobs, count, tokens, offsets, batch};
+    EncodeCall call = {model, jobs, count, tokens, offsets, batch, NULL, NULL};
+    run_parallel(threads, run_encode, &call);
+}
+
+/* The vectors [offsets[count]][width] of the tokens of these texts, of a model that has only an encoder. */
+void EXPORT(encode_texts)(const Model *model, const Layer *rest, const float *embedding, const int32_t *tokens,
+                          const int32_t *offsets, int count, Batch *batch, float *vectors, int threads) {
+    Precise precise = {rest, embedding};
+    EncodeCall call = {model, NULL, count, tokens, offsets, batch, &precise, vectors};
     run_parallel(threads, run_encode, &call);
 }
 
@@ -187,7 +234,7 @@ static void average_heads(Worker worker, const Model *model, Batch *batch) {
     }
 }
 
-typedef struct { const Model *model; Batch *batch; int candidates; } StepCall;
+typedef struct { const Model *model; Batch *batch; int candidates, parts; } StepCall;
 
 static void run_step(Worker worker, void *arguments) {
     const StepCall *call = arguments;
@@ -200,7 +247,7 @@ static void run_step(Worker worker, void *arguments) {
     for (int r = first; r < last; r++) {
         const Job *job = row[r].job;
         int token = job->position ? job->tokens[row[r].hypothesis * job->positions + job->position - 1] : model->start;
-        embed(model, &model->target, token, job->position, batch->x + (size_t)r * D);
+        embed(model, &model->target, NULL, token, job->position, batch->x + (size_t)r * D);
     }
     barrier(worker);
     residual(worker, batch, 0, NULL, post ? NULL : &layers[0].norms[0], &layers[0].qkv);
@@ -219,17 +266,19 @@ static void run_step(Worker worker, void *arguments) {
         quantise(worker, batch->y, &layer->cross_out, batch);
         linear(worker, &layer->cross_out, batch, batch->y, 0);
         residual(worker, batch, 1, post ? &layer->norms[1] : NULL, post ? NULL : &layer->norms[2], &layer->inner);
-        inner_layer(worker, model->activation, &layer->inner, batch, batch->wide);
+        inner_layer(worker, model->activation, &layer->inner, NULL, batch, batch->wide);
         quantise(worker, batch->wide, &layer->outer, batch);
         linear(worker, &layer->outer, batch, batch->y, 0);
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->decoder_norm;
         residual(worker, batch, 1, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->projection);
     }
     average_heads(worker, model, batch);
-    find_candidates(worker, model, batch, call->candidates);
+    for (int part = worker.id; part < call->parts; part += worker.count)
+        find_candidates((Worker){part, call->parts}, model, batch, call->candidates);
+    barrier(worker);
     for (int r = 0, end, j = 0; r < batch->count; r = end, j++) {
         for (end = r + 1; end < batch->count && row[end].job == row[r].job; end++);
-        if (j % worker.count == worker.id) extend(row[r].job, r, batch, worker.count, call->candidates);
+        if (j % worker.count == worker.id) extend(row[r].job, r, batch, call->parts, call->candidates);
     }
 }
 
@@ -243,7 +292,7 @@ void EXPORT(step)(const Model *model, Job **jobs, int count, Batch *batch, int t
         for (int w = 0; w < jobs[j]->beam; w++)
             if (jobs[j]->log_prob[w] > -INFINITY) batch->row[batch->count++] = (Row){jobs[j], w};
     }
-    StepCall call = {model, batch, candidates};
+    StepCall call = {model, batch, candidates, threads};
     run_parallel(threads, run_step, &call);
 }
 

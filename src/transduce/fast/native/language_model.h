@@ -79,25 +79,24 @@ static void quantise_activations(Worker worker, const LanguageModel *model, cons
     split_work(worker, batch->count, &first, &last);
     for (int r = first; r < last; r++) {
         activate(model->activation, batch->wide + (size_t)r * wide, width, activated);
-        batch->scale[r] = quantise_row(activated, width, outer->padded_in, ZERO_POINT,
-                                       batch->quantised + (size_t)r * outer->padded_in);
+        quantise_input(activated, r, outer, batch);
     }
     barrier(worker);
 }
 
-/* Compute the logits of this worker's part of the vocabulary. Of each row, keep the softmax's maximum and sum and the most
+/* Compute the logits of a part of the vocabulary. Of each row, keep the softmax's maximum and sum and the most
  * likely token that an output may contain.
  */
-static void project(Worker worker, const LanguageModel *model, const Batch *rows, Batch *batch, float *logits) {
+static void project(Worker part, const LanguageModel *model, const Batch *rows, Batch *batch, float *logits) {
     int first, last, R = rows->count, V = model->vocabulary;
-    float *max_logit = batch->max_logit + worker.id * R, *exp_sum = batch->exp_sum + worker.id * R;
-    Candidate *best = batch->candidates + worker.id * R;
+    float *max_logit = batch->max_logit + part.id * R, *exp_sum = batch->exp_sum + part.id * R;
+    Candidate *best = batch->candidates + part.id * R;
     for (int r = 0; r < R; r++) max_logit[r] = -INFINITY, exp_sum[r] = 0, best[r] = (Candidate){-INFINITY, EOS};
-    split_work(worker, model->projection.panels, &first, &last);
+    split_work(part, model->projection.panels, &first, &last);
     for (int panel = first; panel < last; panel += LOGIT_PANELS) {
         int end = panel + LOGIT_PANELS < last ? panel + LOGIT_PANELS : last, start = panel * PANEL;
         int tokens = (end * PANEL < V ? end * PANEL : V) - start;
-        multiply_panels(&model->projection, panel, end, rows->quantised, rows->scale, R, 1, logits + start, V, 0);
+        multiply_panels(&model->projection, panel, end, rows->quantised, rows->scale, R, rows->parts, logits + start, V, 0);
         for (int r = 0; r < R; r++) {
             const float *row = logits + (size_t)r * V + start;
             float max = max_logit[r], sum = 0, highest = -INFINITY;
@@ -113,24 +112,30 @@ static void project(Worker worker, const LanguageModel *model, const Batch *rows
             best[r] = (Candidate){highest, start + i};
         }
     }
-    barrier(worker);
 }
 
-/* The most likely token of a row, with its log-probability, from what the workers found in their parts. */
-static Candidate best_token(const Batch *batch, int workers, int row) {
+/* The most likely token of a row, with its log-probability, from what was found in the parts of the vocabulary. */
+static Candidate best_token(const Batch *batch, int parts, int row) {
     Candidate best = {-INFINITY, EOS};
     float max = -INFINITY, total = 0;
-    for (int i = row; i < workers * batch->count; i += batch->count) {
+    for (int i = row; i < parts * batch->count; i += batch->count) {
         max = fmaxf(max, batch->max_logit[i]);
         if (batch->candidates[i].log_prob > best.log_prob) best = batch->candidates[i];
     }
-    for (int i = row; i < workers * batch->count; i += batch->count)
+    for (int i = row; i < parts * batch->count; i += batch->count)
         if (batch->exp_sum[i] > 0) total += batch->exp_sum[i] * expf(batch->max_logit[i] - max);
     best.log_prob -= max + logf(total);
     return best;
 }
 
-typedef struct { const LanguageModel *model; const Token *tokens; Batch *batch; float *logits; Candidate *best; } TokensCall;
+typedef struct {
+    const LanguageModel *model;
+    const Token *tokens;
+    Batch *batch;
+    float *logits;
+    Candidate *best;
+    int parts;
+} TokensCall;
 
 /* All layers. With few rows, the work between two products is too small to share: every worker does all of it in buffers
  * of its own, which saves four of the ten barriers of a layer. What is shared, wide and y, is written in products and in
@@ -144,8 +149,8 @@ static void run_tokens(Worker worker, void *arguments) {
     int D = model->width, R = batch->count, post = !model->norm_first, first, last;
     if (R <= FEW_ROWS) {
         rows.x += (size_t)worker.id * R * D;
-        rows.quantised += (size_t)worker.id * R * batch->scratch_size;
-        rows.scale += (size_t)worker.id * R;
+        rows.quantised += (size_t)worker.id * R * batch->parts * batch->scratch_size;
+        rows.scale += (size_t)worker.id * R * batch->parts;
         rows.scratch = scratch_of(worker, batch);
         between = single;
     }
@@ -169,8 +174,10 @@ static void run_tokens(Worker worker, void *arguments) {
         const Norm *before = post ? NULL : next ? &next->norms[0] : &model->final_norm;
         residual(between, &rows, 1, post ? &layer->norms[2] : NULL, before, next ? &next->qkv : &model->projection);
     }
-    project(worker, model, &rows, batch, call->logits);
-    for (int r = worker.id; r < R; r += worker.count) call->best[r] = best_token(batch, worker.count, r);
+    for (int part = worker.id; part < call->parts; part += worker.count)
+        project((Worker){part, call->parts}, model, &rows, batch, call->logits);
+    barrier(worker);
+    for (int r = worker.id; r < R; r += worker.count) call->best[r] = best_token(batch, call->parts, r);
 }
 
 /* Process tokens, whose texts have room for them. If `logits` is not NULL, it gets the logits [count][vocabulary] of the
@@ -179,6 +186,6 @@ static void run_tokens(Worker worker, void *arguments) {
 void EXPORT(process_tokens)(const LanguageModel *model, const Token *tokens, int count, Batch *batch, float *logits,
                             Candidate *best, int threads) {
     batch->count = count;
-    TokensCall call = {model, tokens, batch, logits, best};
+    TokensCall call = {model, tokens, batch, logits, best, threads};
     run_parallel(threads, run_tokens, &call);
 }

@@ -31,6 +31,8 @@ from transduce.nn.rotary_rates import RotaryRates
 
 _PREFILL_TOKENS = 128
 """Tokens of prompts that are processed at once."""
+_PARTS = 2
+"""Activations have outliers that leave few of the 255 integers to all others: in two parts, they are precise."""
 _LEAST_POSITIONS = 128
 """Positions for which memory is reserved at first."""
 Floats = npt.NDArray[np.float32]
@@ -206,15 +208,15 @@ class NativeLanguageModel:
         bytes_of = {
             "x": max(rows, least) * model.width * 4, "y": rows * model.width * 4,
             "wide": rows * max(2 * model.inner_width, qkv + attended) * 4,
-            "quantised": max(-(-rows // TILE_ROWS) * TILE_ROWS * widest, least * scratch),
-            "scale": max(rows, least) * 4,
+            "quantised": max((rows * _PARTS + TILE_ROWS) * widest, least * _PARTS * scratch),
+            "scale": max(rows, least) * _PARTS * 4,
             "scratch": threads * scratch * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
             "candidates": threads * rows * sizeof(Candidate),
         }  # fmt: skip
         self._buffers = {name: Block(size) for name, size in bytes_of.items()}
         self._batch = Batch(
-            parts=1, scratch_size=scratch, **{name: buffer.address for name, buffer in self._buffers.items()}
+            parts=_PARTS, scratch_size=scratch, **{name: buffer.address for name, buffer in self._buffers.items()}
         )
         self._reserved = rows, scratch
 
@@ -225,6 +227,8 @@ def language_model_limits(config: DecoderOnlyConfig) -> str | None:
         return "no attention to a window (model.window)"
     if config.qk_norm:
         return "no norms of queries and keys (model.qk_norm)"
+    if config.score_cap is not None or config.logit_cap is not None:
+        return "no bounds of scores or logits (model.score_cap, model.logit_cap)"
     return "no norms after sub-layers (model.norm = both)" if config.norm == "both" else None
 
 

@@ -22,6 +22,36 @@ static void linear(Worker worker, const Linear *layer, const Batch *batch, float
     barrier(worker);
 }
 
+/* The same with weights in two parts: `rest` has what the integers of `layer` leave; if it is NULL, there is none. Activations
+ * have two parts too, of which only the first is multiplied by `rest`: copies of these rows follow all others.
+ */
+static void linear_with_rest(Worker worker, const Linear *layer, const Linear *rest, const Batch *batch, float *y,
+                             int relu) {
+    int K = layer->padded_in, R = batch->count, N = layer->width_out, first, last;
+    int8_t *leading = batch->quantised + (size_t)2 * R * K;
+    float *scale = batch->scale + 2 * R, *terms = batch->logits + (size_t)worker.id * R * LOGIT_PANELS * PANEL;
+    split_work(worker, rest ? R : 0, &first, &last);
+    for (int r = first; r < last; r++) {
+        memcpy(leading + (size_t)r * K, batch->quantised + (size_t)2 * r * K, K);
+        scale[r] = batch->scale[2 * r];
+    }
+    linear(worker, layer, batch, y, relu && !rest);
+    if (!rest) return;
+    split_work(worker, layer->panels, &first, &last);
+    for (int panel = first; panel < last; panel += LOGIT_PANELS) {
+        int end = panel + LOGIT_PANELS < last ? panel + LOGIT_PANELS : last, start = panel * PANEL;
+        int width = (end * PANEL < N ? end * PANEL : N) - start;
+        multiply_panels(rest, panel, end, leading, scale, R, 1, terms, LOGIT_PANELS * PANEL, 0);
+        for (int r = 0; r < R; r++)
+            for (int c = 0; c < width; c++) {
+                float *sum = y + (size_t)r * N + start + c;
+                *sum += terms[(size_t)r * LOGIT_PANELS * PANEL + c];
+                if (relu && *sum < 0) *sum = 0;
+            }
+    }
+    barrier(worker);
+}
+
 /* 1 / (1 + e^-x); e^(-|x|) never overflows. */
 static inline float sigmoid(float x) {
     float t = exponential(-fabsf(x));
@@ -39,12 +69,22 @@ static inline float gelu_tanh(float x) { /* x sigmoid(2 u) = x (1 + tanh(u)) / 2
     return x * (u < 0 ? t : 1) / (1 + t);
 }
 
+/* x (1 + erf(x / sqrt(2))) / 2, by formula 7.1.26 of Abramowitz and Stegun, whose error is below 1.5e-7: C's erff is not
+ * vectorised and takes as long as the products.
+ */
+static inline float gelu(float x) {
+    float z = fabsf(x) * 0.707106781f, t = 1 / (1 + 0.3275911f * z);
+    float p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    float tail = 0.5f * p * exponential(-z * z); /* the normal distribution's, beyond |x| */
+    return x * (x < 0 ? tail : 1 - tail);
+}
+
 /* The activation of one row of the feed-forward network; `width` is that of the result. */
 static void activate(Activation activation, const float *x, int width, float *y) {
     const float *gated = x + width;
     switch (activation) {
     case RELU: for (int i = 0; i < width; i++) y[i] = x[i] > 0 ? x[i] : 0; break;
-    case GELU: for (int i = 0; i < width; i++) y[i] = x[i] * 0.5f * (1 + erff(x[i] * 0.707106781f)); break;
+    case GELU: for (int i = 0; i < width; i++) y[i] = gelu(x[i]); break;
     case GELU_TANH: for (int i = 0; i < width; i++) y[i] = gelu_tanh(x[i]); break;
     case SWISH: for (int i = 0; i < width; i++) y[i] = swish(x[i]); break;
     case GEGLU: for (int i = 0; i < width; i++) y[i] = gelu_tanh(x[i]) * gated[i]; break;
@@ -55,9 +95,10 @@ static void activate(Activation activation, const float *x, int width, float *y)
 /* The first layer of a feed-forward network whose activation is not gated, and this. `quantise` splits the rows among the
  * workers in the same way, so no barrier is needed at the end.
  */
-static void inner_layer(Worker worker, Activation activation, const Linear *layer, const Batch *batch, float *y) {
+static void inner_layer(Worker worker, Activation activation, const Linear *layer, const Linear *rest, const Batch *batch,
+                        float *y) {
     int first, last;
-    linear(worker, layer, batch, y, activation == RELU);
+    linear_with_rest(worker, layer, rest, batch, y, activation == RELU);
     split_work(worker, batch->count, &first, &last);
     float *row = y + (size_t)first * layer->width_out;
     if (activation != RELU) activate(activation, row, (last - first) * layer->width_out, row);
@@ -118,11 +159,15 @@ static void residual(Worker worker, Batch *batch, int add, const Norm *after, co
     barrier(worker);
 }
 
-static void embed(const Model *model, const Input *input, int token, int position, float *x) {
+/* `table` has the embeddings [vocabulary][width] as floats; if it is NULL, they are those of `input`. */
+static void embed(const Model *model, const Input *input, const float *table, int token, int position, float *x) {
     const Linear *embedding = &input->embedding;
-    float scale = embedding->scale[token] * model->embedding_scale;
-    const float *encoding = input->positions + (size_t)position * model->width;
-    for (int d = 0; d < model->width; d++) x[d] = weight_at(embedding, token, d) * scale + encoding[d];
+    const float *encoding = input->positions + (size_t)position * model->width, *row = table ? table + (size_t)token * model->width : NULL;
+    float scale = table ? model->embedding_scale : embedding->scale[token] * model->embedding_scale;
+    if (table)
+        for (int d = 0; d < model->width; d++) x[d] = row[d] * scale + encoding[d];
+    else
+        for (int d = 0; d < model->width; d++) x[d] = weight_at(embedding, token, d) * scale + encoding[d];
     if (input->norm.gain) normalise(&input->norm, x, x);
 }
 

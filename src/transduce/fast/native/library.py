@@ -24,19 +24,11 @@ from pathlib import Path
 from transduce.cache_folder import cache_folder
 from transduce.disk import digest, write_atomically
 from transduce.errors import ConfigError
-from transduce.fast.native.prebuilt import FLAGS, load_prebuilt
+from transduce.fast.native.prebuilt import DECODER, FLAGS, load_prebuilt, source_digest
 from transduce.fast.native.structs import check_layout
 from transduce.files.texts import CLEAR_LINE, one_line
 from transduce.models.weights_file import RawTensor, zeros
 
-_HERE = Path(__file__).parent
-_SOURCES = [
-    _HERE / name
-    for name in (
-        *("decoder.c", "packing.h", "language_model.h", "search.h", "layers.h"),
-        *("int8.h", "instructions.h", "structs.h", "thread_pool.h"),
-    )
-]
 _PORTABLE = b"portable C"
 _TIMEOUT = 120
 """Seconds that compilation may take."""
@@ -81,9 +73,8 @@ def _usable(library: ctypes.CDLL | None) -> ctypes.CDLL | None:
 
 
 def _cached_or_compiled(compiler: Sequence[str]) -> ctypes.CDLL:
-    machine = [platform.machine(), _processor(), *compiler, *FLAGS]
-    content = b"".join(source.read_bytes() for source in _SOURCES) + "\0".join(machine).encode()
-    name = f"native-{hashlib.sha256(content).hexdigest()[:16]}.so"
+    machine = [source_digest(), platform.machine(), _processor(), *compiler, *FLAGS]
+    name = f"native-{hashlib.sha256(' '.join(machine).encode()).hexdigest()[:16]}.so"
     try:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -153,7 +144,7 @@ def _multiplies(library: ctypes.CDLL) -> bool:
 def _compile(compiler: Sequence[str], path: Path) -> Path:
     """Compile the library into a file that only this user can change."""
     tune = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
-    command = [*compiler, *FLAGS, tune, str(_SOURCES[0]), "-o", str(path), "-lm"]
+    command = [*compiler, *FLAGS, tune, str(DECODER), "-o", str(path), "-lm"]
     with _announced("compiling the engine native for this machine, only once"):
         subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT)
     path.chmod(0o644)

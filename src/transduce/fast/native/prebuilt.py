@@ -24,6 +24,8 @@ _X86_64 = {"amx": (*_AVX512, "amx-tile", "amx-int8"), "avx512": _AVX512, "avxvnn
            "avx2": ("avx2", "fma"), "any": ()}  # fmt: skip
 """The features of the processor that each level of instructions needs, from the best level."""
 _HERE = Path(__file__).parent
+DECODER = _HERE / "decoder.c"
+"""The source that includes the others."""
 PREBUILT = _HERE / "prebuilt" / "libtransduce-native.so"
 
 
@@ -65,7 +67,7 @@ def compile_prebuilt(compiler: Sequence[str], path: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
         objects = [f"{work}/{level}.o" for level in levels]
         for (level, flags), target in zip(levels.items(), objects, strict=True):
-            command = [*compiler, *FLAGS, *flags, f"-DLEVEL={level}", "-c", str(_HERE / "decoder.c"), "-o", target]
+            command = [*compiler, *FLAGS, *flags, f"-DLEVEL={level}", "-c", str(DECODER), "-o", target]
             subprocess.run(command, check=True)
         command = [*compiler, *FLAGS, *objects, "-x", "c", "-", "-o", str(path), "-lm", "-s"]
         subprocess.run(command, input=code.encode(), check=True)

@@ -32,16 +32,16 @@ static int index_of(const int32_t *tokens, int n, int token) {
 }
 
 /* Project the rows `from` up to `to` onto the vocabulary, or onto the tokens of a shortlist, block by block. Of each row,
- * update the softmax's maximum and sum and the best `count` tokens of this worker's part, but never keep all logits.
+ * update the softmax's maximum and sum and the best `count` tokens of a part of them, but never keep all logits.
  */
-static void project_rows(Worker worker, const Linear *projection, const int32_t *shortlist, int from, int to, Batch *batch,
+static void project_rows(Worker part, const Linear *projection, const int32_t *shortlist, int from, int to, Batch *batch,
                          int count) {
     int first, last, R = batch->count;
-    float *logits = batch->logits + (size_t)worker.id * R * LOGIT_PANELS * PANEL;
-    float *max_logit = batch->max_logit + worker.id * R, *exp_sum = batch->exp_sum + worker.id * R;
-    float *logit_sum = batch->logit_sum + worker.id * R;
-    Candidate *candidates = batch->candidates + (size_t)worker.id * R * count;
-    split_work(worker, projection->panels, &first, &last);
+    float *logits = batch->logits + (size_t)part.id * R * LOGIT_PANELS * PANEL;
+    float *max_logit = batch->max_logit + part.id * R, *exp_sum = batch->exp_sum + part.id * R;
+    float *logit_sum = batch->logit_sum + part.id * R;
+    Candidate *candidates = batch->candidates + (size_t)part.id * R * count;
+    split_work(part, projection->panels, &first, &last);
     for (int panel = first; panel < last; panel += LOGIT_PANELS) {
         int end = panel + LOGIT_PANELS < last ? panel + LOGIT_PANELS : last, start = panel * PANEL;
         int tokens = (end * PANEL < projection->width_out ? end * PANEL : projection->width_out) - start;
@@ -82,29 +82,28 @@ static void project_rows(Worker worker, const Linear *projection, const int32_t 
     }
 }
 
-/* Find the best `count` next tokens of each row. Adjacent rows with the same common tokens, or without a shortlist, are
- * projected together; those of a job with a shortlist, then also onto its own tokens.
+/* Find the best `count` next tokens of each row in a part of the vocabulary. Adjacent rows with the same common tokens, or
+ * without a shortlist, are projected together; those of a job with a shortlist, then also onto its own tokens.
  */
-static void find_candidates(Worker worker, const Model *model, Batch *batch, int count) {
+static void find_candidates(Worker part, const Model *model, Batch *batch, int count) {
     int R = batch->count;
     const Row *row = batch->row;
-    float *max_logit = batch->max_logit + worker.id * R, *exp_sum = batch->exp_sum + worker.id * R;
-    Candidate *candidates = batch->candidates + (size_t)worker.id * R * count;
-    float *logit_sum = batch->logit_sum + worker.id * R;
+    float *max_logit = batch->max_logit + part.id * R, *exp_sum = batch->exp_sum + part.id * R;
+    Candidate *candidates = batch->candidates + (size_t)part.id * R * count;
+    float *logit_sum = batch->logit_sum + part.id * R;
     for (int r = 0; r < R; r++) max_logit[r] = -INFINITY, exp_sum[r] = logit_sum[r] = 0;
     for (int i = 0; i < R * count; i++) candidates[i] = (Candidate){-INFINITY, EOS};
     for (int from = 0, to; from < R; from = to) {
         const Shortlist *common = row[from].job->common;
         for (to = from + 1; to < R && row[to].job->common == common; to++);
-        project_rows(worker, common ? &common->projection : &model->projection, common ? common->tokens : NULL, from, to,
+        project_rows(part, common ? &common->projection : &model->projection, common ? common->tokens : NULL, from, to,
                      batch, count);
     }
     for (int from = 0, to; from < R; from = to) {
         const Job *job = row[from].job;
         for (to = from + 1; to < R && row[to].job == job; to++);
-        if (job->common) project_rows(worker, &job->own.projection, job->own.tokens, from, to, batch, count);
+        if (job->common) project_rows(part, &job->own.projection, job->own.tokens, from, to, batch, count);
     }
-    barrier(worker);
 }
 
 /* Add a hypothesis to the finished ones; if there are `beam` already, it replaces the worst unless that is better. */
@@ -125,9 +124,9 @@ static int candidate_count(int beam) { return beam > 1 ? 2 * beam : 1; }
 
 /* Here and below, logarithms are of double precision and then rounded: those of single precision depend on the C library.
  * The entropy of a row's distribution, whose largest logit is `max` and whose softmax has the sum `total`. */
-static float entropy(const Batch *batch, int r, int workers, float max, float total) {
+static float entropy(const Batch *batch, int r, int parts, float max, float total) {
     float weighted = 0;
-    for (int i = r; i < workers * batch->count; i += batch->count) {
+    for (int i = r; i < parts * batch->count; i += batch->count) {
         float below = batch->max_logit[i] - max;
         if (batch->exp_sum[i] > 0) weighted += (float)exp(below) * (batch->logit_sum[i] + below * batch->exp_sum[i]);
     }
@@ -137,7 +136,7 @@ static float entropy(const Batch *batch, int r, int workers, float max, float to
 /* Extend a job's hypotheses by their best next tokens. Those alive are the rows r, r + 1, ... of the batch, each with `found`
  * candidates, the best first.
  */
-static void extend(Job *job, int r, const Batch *batch, int workers, int found) {
+static void extend(Job *job, int r, const Batch *batch, int parts, int found) {
     int W = job->beam, P = job->positions, t = job->position, R = batch->count, alive = 0, count = candidate_count(W);
     float alpha = job->alpha;
     float base[MAX_BEAM]; /* what turns a row's logits into log-probabilities of hypotheses */
@@ -146,16 +145,16 @@ static void extend(Job *job, int r, const Batch *batch, int workers, int found) 
         if (job->log_prob[w] > -INFINITY) {
             const float *max_logit = batch->max_logit + r + alive, *exp_sum = batch->exp_sum + r + alive;
             float max = -INFINITY, total = 0;
-            for (int i = 0; i < workers; i++) max = fmaxf(max, max_logit[i * R]);
-            for (int i = 0; i < workers; i++)
+            for (int i = 0; i < parts; i++) max = fmaxf(max, max_logit[i * R]);
+            for (int i = 0; i < parts; i++)
                 if (exp_sum[i * R] > 0) total += exp_sum[i * R] * (float)exp(max_logit[i * R] - max);
             base[alive] = job->log_prob[w] - max - (float)log(total);
-            if (job->entropy) job->entropy[t] = entropy(batch, r + alive, workers, max, total);
+            if (job->entropy) job->entropy[t] = entropy(batch, r + alive, parts, max, total);
             hypothesis[alive++] = w;
         }
     Candidate best[2 * MAX_BEAM]; /* here, `token` is the token times W, plus the row */
     for (int c = 0; c < count; c++) best[c] = (Candidate){-INFINITY, 0};
-    for (int i = 0; i < workers; i++)
+    for (int i = 0; i < parts; i++)
         for (int row = 0; row < alive; row++)
             for (int c = 0; c < count; c++) {
                 const Candidate *one = batch->candidates + ((size_t)i * R + r + row) * found + c;

@@ -138,6 +138,20 @@ typedef struct { float *keys, *values; int32_t capacity; } Sequence;
 /* A token to process: a row of a batch. */
 typedef struct { const Sequence *sequence; int32_t token, position; } Token;
 
+#ifdef __wasm__
+/* The numbers of one forward pass, for the pages that `export --to web` writes. In arrays, [source] and [target] are rows for tokens. */
+typedef struct {
+    int32_t source_length, target_length;
+    const int32_t *source, *target;       /* what the encoder and the decoder read: with the end marker, with the start marker */
+    float *encoder_qkv, *decoder_qkv;     /* [layer][source or target][queries, keys, values of all heads] */
+    float *cross_q, *cross_kv;            /* [layer][target][queries], [layer][source][keys, values] */
+    float *encoder, *decoder, *cross;     /* attention weights [layer][head][query][key]; after a query's position, zeros */
+    float *hidden;                        /* [decoder layer][target][width]: what the projection reads if this layer is the last */
+    float *x, *y, *normed, *wide;         /* [the longer of source and target][...] */
+    float *row;                           /* the widest input of a layer */
+} Observation;
+#endif
+
 /* For a structure: its name, 0 and its size; then the name, offset and size of each field. For a constant: name, value, 0. */
 typedef struct { const char *name; int32_t offset, size; } Entry;
 
@@ -195,6 +209,12 @@ static const Entry entries[] = {
 #define T Token
     STRUCT, F(sequence), F(token), F(position),
 #undef T
+#ifdef __wasm__
+#define T Observation
+    STRUCT, F(source_length), F(target_length), F(source), F(target), F(encoder_qkv), F(decoder_qkv), F(cross_q), F(cross_kv),
+    F(encoder), F(decoder), F(cross), F(hidden), F(x), F(y), F(normed), F(wide), F(row),
+#undef T
+#endif
     CONSTANT(F32), CONSTANT(F64), CONSTANT(F16), CONSTANT(BF16),
     CONSTANT(RELU), CONSTANT(GELU), CONSTANT(GELU_TANH), CONSTANT(SWISH), CONSTANT(GEGLU), CONSTANT(SWIGLU),
     CONSTANT(PANEL), CONSTANT(PADDING), CONSTANT(TILE_ROWS), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS),

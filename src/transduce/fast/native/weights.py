@@ -9,7 +9,7 @@ from typing import Any
 
 from transduce.errors import ConfigError, ModelError
 from transduce.fast.native.structs import ACTIVATIONS, PADDING, PANEL, REALS, Layer, Linear, Model, Norm
-from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
+from transduce.models.config import EncoderDecoderConfig, TransformerConfig
 from transduce.models.weights_file import Array, Arrays, Block, Int8Matrix, RawTensor, Shapes, concatenated, joined
 from transduce.tokenizers.tokenizer import BOS, EOS
 
@@ -55,7 +55,7 @@ class Memory:
         if isinstance(weight, Int8Matrix):
             largest, floats = Block(4 * width_out), Block(4 * width_in)
             self._read(weight.largest_N, largest.address)
-            stored = map(c_void_p, (_address(weight.q_NK), largest.address, floats.address))
+            stored = map(c_void_p, (address_of(weight.q_NK), largest.address, floats.address))
             self._library.pack_int8_weights(*stored, *sizes, *addresses)
         else:
             dense = Block(4 * width_out * width_in)
@@ -69,25 +69,25 @@ class Memory:
         count = math.prod(tensor.shape)
         type_number = REALS.index(tensor.dtype)
         finite = count == 0 or self._library.read_floats(
-            c_void_p(_address(tensor)), type_number, c_size_t(count), c_void_p(address)
+            c_void_p(address_of(tensor)), type_number, c_size_t(count), c_void_p(address)
         )
         if tensor.origin and not finite:
             raise ModelError(f"{tensor.origin} contains values that are not finite numbers")
 
 
-def _address(tensor: RawTensor) -> int:
+def address_of(tensor: RawTensor) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(tensor.content))
 
 
 class ModelWeights(Memory):
-    """What the structures of encoder-decoder and decoder-only models have in common."""
+    """What the structures of all models have in common."""
 
     model: Any
     """The structure, `structs.Model` or `structs.LanguageModel`."""
     _least_positions = 1
     """Positions for which memory is reserved at first."""
 
-    def __init__(self, config: EncoderDecoderConfig | DecoderOnlyConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
+    def __init__(self, config: TransformerConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
         super().__init__(library)
         self._config, self._arrays = config, arrays
         self._length, self._lock = 0, threading.Lock()
