@@ -174,3 +174,11 @@ def test_every_state_is_accessible(
         page.keyboard.press("Escape")
         page.get_by_role("button", name="lecture mode").click()
         check("lecture mode")
+
+
+def test_the_keyboard_goes_on_where_a_link_leads(page: Any) -> None:
+    page.locator(".section-links button", has_text="Search").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#search-section")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("#search-section [data-item=save]").first).to_be_focused()

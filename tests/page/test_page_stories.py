@@ -118,6 +118,39 @@ def test_the_caption_of_the_head_that_looks_at_neighbours_is_true(
     assert chosen == pytest.approx(int(found[4]) / 100, abs=0.01)
 
 
+EXAMPLES = (Path(__file__).parents[2] / "docs/examples.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_the_captions_of_the_documentation_name_the_word_that_is_seen_most(
+    open_page: Callable[..., Any], bundled: Translator, tmp_path: Path
+) -> None:
+    pairs = [(text, view) for text, view in (line.split("\t") for line in EXAMPLES) if "stack=encoder" in view]
+    results = [inspected(bundled, text) for text, _ in pairs]
+    pages = [(serialize(result, bundled), view) for result, (_, view) in zip(results, pairs, strict=True)]
+    write_site(tmp_path / "site", [(text, "") for text, _ in pairs], pages)
+    page = open_page((tmp_path / "site/index.html").as_uri(), offline=True)
+    for number, ((_, view), result) in enumerate(zip(pairs, results, strict=True), 1):
+        page.goto((tmp_path / f"site/{number}.html").as_uri())
+        caption = page.locator(".caption").inner_text().replace("\xa0", " ")
+        query, key = view.partition("question=")[2].split(">")
+        pattern = (
+            rf"Layer (\d+), head (\d+) looks from “{query}” to “{key}”: (\d+) %(, but more to “(\w+)”: (\d+) %)?\."
+        )
+        found = re.fullmatch(pattern, caption)
+        assert found, caption
+        assert int(found[3]) >= 100 * LEAST
+        weights_SS = result.attention["encoder"][int(found[1]) - 1, int(found[2]) - 1]
+        keys = tokens_of(bundled, result.source, key)
+        row_S = max(
+            (weights_SS[n] for n in tokens_of(bundled, result.source, query)), key=lambda row_S: row_S[keys].max()
+        )
+        pieces = bundled.tokenizer.pieces(result.source)
+        seen = max((n for n, piece in enumerate(pieces) if piece.strip("▁").isalpha()), key=lambda n: row_S[n])
+        word, percent = (found[5], found[6]) if found[4] else (key, found[3])
+        assert seen in tokens_of(bundled, result.source, word)
+        assert 100 * row_S[seen].item() == pytest.approx(int(percent), abs=0.8)  # stored in 8 bits
+
+
 # Sharing
 
 

@@ -1,14 +1,14 @@
 // Loads damaged copies of a model and prints every failure that is not an EngineError: node run_hostile.mjs FOLDER ENGINE.wasm COUNT
-// Each copy has random changes of one of its files; what loads anyway also translates.
+// Each copy has random changes of one of its files; what loads anyway also translates and is inspected, or generates.
 
-import { readFileSync } from "node:fs";
-import { Engine } from "../../web/package/src/engine.js";
-import { Tokenizer } from "../../web/package/src/tokenizer.js";
+import { existsSync, readFileSync } from "node:fs";
+import { BYTE_LEVEL } from "../../web/package/src/byte_level.js";
+import { LocalGenerator } from "../../web/package/src/generator.js";
+import { buildModel } from "../../web/package/src/local.js";
 import { EngineError, Library } from "../../web/package/src/wasm.js";
-import { readSettings, readTensors, Weights } from "../../web/package/src/weights.js";
 
 const [folder, engineFile, count] = process.argv.slice(2);
-const names = ["model.json", "model.safetensors", "tokenizer.model"];
+const names = ["model.json", "model.safetensors", ...["tokenizer.model", BYTE_LEVEL].filter((name) => existsSync(`${folder}/${name}`))];
 const originals = Object.fromEntries(names.map((name) => [name, readFileSync(`${folder}/${name}`)]));
 const wasm = readFileSync(engineFile);
 let seed = 1;
@@ -20,7 +20,7 @@ function damaged(name) {
   const at = () => (draw(2) ? draw(bytes.length) : draw(Math.min(bytes.length, 3000)));
   if (name === "model.json") {
     const card = JSON.parse(new TextDecoder().decode(bytes));
-    const table = draw(4) ? card.model : card;
+    const table = [card, card.facts, card.facts.search ?? card, card.model, card.model][draw(5)];
     const keys = Object.keys(table);
     table[keys[draw(keys.length)]] = [0, -1, 1, 7, 1e9, 2 ** 53, 1.5, null, "x", {}, [], true, "pre", "ssru", "int8"][draw(15)];
     return new TextEncoder().encode(JSON.stringify(card));
@@ -42,12 +42,10 @@ for (let number = 0; number < Number(count); number++) {
   const files = { ...originals, [name]: damaged(name) };
   try {
     const library = await Library.load(wasm);
-    const tokenizer = new Tokenizer(files["tokenizer.model"]);
-    const settings = readSettings(JSON.parse(new TextDecoder().decode(files["model.json"])));
-    const engine = new Engine(library, new Weights(library, settings, readTensors(files["model.safetensors"])));
-    const tokens = tokenizer.encode("dedu babo gigo \ue100 🙂").filter((token) => token < settings.vocab_size);
-    const options = { beam: 2, nbest: 2, length_penalty: 0.6, min_length: 1, max_extra: 5 };
-    for (const result of engine.search([{ tokens }], options)) if (result) tokenizer.decode(result[1][0]?.tokens.filter((token) => token < tokenizer.size) ?? []);
+    const model = buildModel({ name: "toy", languages: {} }, library, { ...files, "rules.json": new TextEncoder().encode("{}") });
+    if (model instanceof LocalGenerator) await model.generate("dedu babo gigo \ue100 🙂", { maxTokens: 20, temperature: 0 });
+    else await model.translate(["dedu babo gigo \ue100 🙂"], { beam: 2, words: true });
+    if (model.canInspect) model.inspect("dedu babo");
     outcomes.loaded++;
   } catch (failure) {
     if (failure instanceof EngineError) outcomes.refused++;

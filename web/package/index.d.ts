@@ -17,6 +17,8 @@ export interface TranslateOptions {
   /** Number of hypotheses kept at each step, 1 to 16; 1 is greedy search. */
   beam?: number;
   lengthPenalty?: number;
+  /** Terms and the translations to use for them, if the model was trained with slots; by default those of the site. */
+  glossary?: Record<string, string>;
   signal?: AbortSignal;
 }
 
@@ -78,8 +80,61 @@ export interface Facts {
   languages: Record<string, string>;
   tagged: boolean;
   defaultTo: string | null;
+  /** Whether `inspect`, `reference` and `head` work. */
+  canInspect: boolean;
   /** The instructions that the engine uses. */
   instructions: string;
+}
+
+export interface InspectOptions extends TranslateOptions {
+  /** Token ids that the translation starts with. */
+  prefix?: number[];
+  /** Heads that are switched off, such as "cross.1.2". */
+  off?: string[];
+}
+
+export interface ReferenceToken {
+  token: number;
+  piece: string;
+  log_prob: number;
+  rank: number;
+  best: string;
+  best_log_prob: number;
+}
+
+export interface HeadNumbers {
+  query: number[];
+  keys: number[][];
+  products: number[];
+  weights: number[];
+  values: number[][];
+  output: number[];
+}
+
+export interface GenerateOptions {
+  /** Maximum number of tokens. */
+  maxTokens?: number;
+  /** 0 is greedy. */
+  temperature?: number;
+  /** Choose among this many tokens; 0: all. */
+  topK?: number;
+  /** Choose among the most probable tokens with this probability together. */
+  topP?: number;
+  /** Random seed. */
+  seed?: number;
+  signal?: AbortSignal;
+  /** Called with each part of the text as it is generated. */
+  onText?: (more: string) => void;
+}
+
+/** A language model. */
+export class Generator {
+  static load(url: string | URL, options?: LoadOptions): Promise<Generator>;
+  readonly facts: { name: string; task: "language_model"; context: number; instructions: string };
+  /** The continuation of a prompt. */
+  generate(prompt: string, options?: GenerateOptions): Promise<string>;
+  /** Stop the worker. */
+  close(): void;
 }
 
 export class Translator {
@@ -92,6 +147,12 @@ export class Translator {
   /** Other words at a place of the translation of a sentence; `position` counts characters. */
   alternatives(text: string, output: string, position: number, options?: { to?: string; count?: number; signal?: AbortSignal }): Promise<Alternative[]>;
   detect(text: string): Promise<{ language: string; probability: number } | null>;
+  /** Attention weights, search tree and predictions of a sentence, in the binary format of transduce/inspect/serialize.py. */
+  inspect(text: string, options?: InspectOptions): Promise<ArrayBuffer>;
+  /** How probable each token of a translation is, and its rank. */
+  reference(text: string, reference: string, options?: { to?: string }): Promise<ReferenceToken[]>;
+  /** The computation of one head, such as "cross.1.2", for the query at a position; `output` has the token ids of the translation. */
+  head(text: string, name: string, query: number, output: number[], options?: { to?: string }): Promise<HeadNumbers>;
   /** Stop the worker. */
   close(): void;
 }

@@ -47,14 +47,23 @@ export function lookAt(index) {
 }
 
 function scrollToLook() {
-  document.getElementById(section.value || "attention-section")?.scrollIntoView();
+  goToElement(section.value || "attention-section");
   letPointerRest();
+}
+
+/** Scroll to an element, where the tab key goes on. */
+function goToElement(id) {
+  const element = document.getElementById(id);
+  if (!element) return;
+  element.scrollIntoView();
+  element.tabIndex = -1;
+  element.focus({ preventScroll: true });
 }
 
 /** Go to a section, whose name is in the address from then on. */
 export function goTo(id) {
   section.value = id;
-  document.getElementById(id)?.scrollIntoView();
+  goToElement(id);
 }
 
 /** The request for an inspection by the chosen model, as JSON; empty if no sentence is inspected. */
@@ -78,9 +87,9 @@ export function startLoading() {
   let controller = new AbortController();
   effect(() => {
     void key.value;
-    if (translating.value) return; // the sentences are not complete yet
     const request = wanted.value;
     controller.abort(); // the response to an outdated request must not be shown
+    if (translating.value) return; // the sentences are not complete yet
     controller = new AbortController();
     const { signal } = controller;
     if (!request) return void show(null, "");

@@ -3,7 +3,7 @@
 import { batch } from "@preact/signals";
 import { html } from "htm/preact";
 import { scrollToInspection } from "./data.js";
-import { sources } from "./languages.js";
+import { shownModel, sources } from "./languages.js";
 import { from, layer, pinned, question, sentence, setText, stack, story, text, view } from "./state.js";
 
 const SPIRIT = "It is in this spirit that a majority of American governments have passed new laws since 2009 making the registration or voting process more difficult.";
@@ -35,7 +35,7 @@ function open(example) {
 /** The examples, which fold up when there is a text. */
 export function Examples() {
   const known = sources.value;
-  if (known.length && !known.includes("en")) return null;
+  if ((known.length && !known.includes("en")) || shownModel.value?.inspect === false) return null;
   return html`<details class="examples" open=${!text.value}>
     <summary><h2>Look inside an example</h2></summary>
     <ul>${EXAMPLES.map((one) => html`<li><button type="button" onClick=${() => open(one)}>

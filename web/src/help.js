@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { html } from "htm/preact";
 import { useEffect, useRef } from "preact/hooks";
-import { isSite } from "./site.js";
+import { isSite, translates } from "./site.js";
 
 const STORED = "transduce-shortcuts";
 export const helpOpen = signal(false);
@@ -23,8 +23,7 @@ const LIST = [
   [["← ↑ → ↓"], "move within tokens, heads, predictions, the tree"],
 ];
 
-const ON_SITES = 3; // shortcuts of a page that only translates
-const LACKS = "Unlike transduce translate, this page has no glossary, reads no documents other than plain text, and gives numbers, abbreviations and CAPITALS to the model as they are.";
+const LACKS = "Unlike transduce translate, this page reads no documents other than plain text, does not write numbers and units as the target language does, and gives abbreviations and CAPITALS to the model as they are.";
 
 export function Help() {
   const dialog = useRef();
@@ -35,8 +34,8 @@ export function Help() {
   return html`<dialog class="help" ref=${dialog} aria-labelledby="help-title" onClose=${() => (helpOpen.value = false)}>
     <div class="help-head"><h2 id="help-title">Keyboard shortcuts</h2><button type="button" aria-label="Close" onClick=${() => dialog.current.close()}>×</button></div>
     <label class="switch"><input type="checkbox" checked=${shortcutsOn.value} onChange=${(event) => switchShortcuts(event.target.checked)} /> single-key shortcuts are on</label>
-    <dl>${LIST.slice(0, isSite ? ON_SITES : undefined).map(([keys, meaning]) => html`<dt>${keys.map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${meaning}</dd>`)}</dl>
-    ${isSite && html`<p>${LACKS}</p>`}
+    <dl>${LIST.map(([keys, meaning]) => html`<dt>${keys.map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${meaning}</dd>`)}</dl>
+    ${isSite && translates && html`<p>${LACKS}</p>`}
   </dialog>`;
 }
 

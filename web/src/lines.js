@@ -17,12 +17,13 @@ export function Lines({ map }) {
   const longest = Math.max(rows.length, columns.length);
   const big = lecture.value;
   const pitch = big ? Math.max(30, Math.min(52, (innerHeight - 330) / longest)) : Math.max(17, Math.min(29, 470 / longest));
-  const [left, right, width] = big ? [250, 590, 870] : narrow.value ? [112, 212, 330] : [150, 370, 520];
+  const room = Math.max(420, Math.min(870, innerWidth > 860 ? (innerWidth - 170) / 2 : innerWidth - 110)); // a projector may have few pixels
+  const [left, right, width] = big ? [room * 0.287, room * (room < 600 ? 0.58 : 0.678), room].map(Math.round) : narrow.value ? [112, 212, 330] : [150, 370, 520];
   const head = big ? 44 : 34;
   const height = longest * pitch + head;
   const y = (list, n) => head + pitch * (n + (longest - list.length) / 2);
   const path = (r, c) => link({ source: [left, y(rows, r)], target: [right, y(columns, c)] });
-  const letters = big ? 18 : narrow.value ? 12 : 16;
+  const letters = big ? Math.round(room / 48) : narrow.value ? 12 : 16;
   const places = { left, right, width, height, head, pitch, y, path, letters };
   return html`<div class="layers lines">
     <svg class="figure" style=${big ? `width:${width}px` : ""} viewBox="0 0 ${width} ${height}" role="img"

@@ -4,9 +4,10 @@ import { html, render } from "htm/preact";
 import { Tooltip } from "./components.js";
 import { inspected, live, startLoading } from "./data.js";
 import { Examples } from "./examples.js";
+import { Generate } from "./generate.js";
 import { Help, helpOpen } from "./help.js";
 import { LookInside } from "./look.js";
-import { isSite } from "./site.js";
+import { generates, isSite, translates } from "./site.js";
 import { addShortcuts } from "./shortcuts.js";
 import { busy, error, inspection, latest, lecture, syncUrl, theme } from "./state.js";
 import { startTranslating, translating } from "./translate.js";
@@ -33,7 +34,7 @@ function Page() {
   const model = inspection.value?.model;
   const ofText = inspection.value && isText(inspection.value);
   return html`${site && html`<${SiteLinks} />`}<header>
-      <h1>transduce <span>${isSite ? "translate" : live ? "translate and look inside" : `inspect a ${ofText ? "text" : "translation"}`}</span></h1>
+      <h1>transduce <span>${!translates ? "a language model" : live ? "translate and look inside" : `inspect a ${ofText ? "text" : "translation"}`}</span></h1>
       <div class="header-buttons">
         ${inspection.value && html`<button type="button" class="theme" aria-pressed=${lecture.value} onClick=${() => (lecture.value = !lecture.value)}>lecture mode</button>`}
         <button type="button" class="theme" aria-label="Keyboard shortcuts" onClick=${() => (helpOpen.value = true)}>?</button>
@@ -41,14 +42,14 @@ function Page() {
       </div>
     </header>
     <main aria-busy=${latest.value !== inspection.value || translating.value || busy.value}>
-      ${live && html`<${Translator} />`}
-      ${live && !isSite && html`<${Examples} />`}
+      ${live && translates && html`<${Translator} /><${Examples} />`}
+      ${generates && html`<${Generate} />`}
       ${(!live || inspected.value || error.value) && html`<${LookInside} />`}
     </main>
     <footer>
       ${model && html`<p>${modelFacts(model)}</p>`}
       ${model && html`<p>A dot before a token is the space before a word. Markers are ⟨start⟩, ⟨end⟩, the tag of the target language and ␣, the start of a word by itself.</p>`}
-      <p>${isSite ? "The text is translated in this browser and sent nowhere. After the first visit, this page works without a network."
+      <p>${isSite ? "The model runs in this browser; the text is sent nowhere. After the first visit, this page works without a network."
         : live ? "The URL of this page stores the current view: share it with anyone who can reach this server."
         : ofText ? "This file is self-contained."
         : "This file is self-contained. To translate other text, force a prefix or switch heads off, use the page of transduce serve."}</p>
@@ -65,7 +66,7 @@ function modelFacts({ encoder_layers, decoder_layers, num_heads, d_model, vocab_
 
 function start() {
   syncUrl();
-  if (live) startTranslating();
+  if (live && translates) startTranslating();
   startLoading();
   addShortcuts();
   render(html`<${Page} />`, document.getElementById("page"));

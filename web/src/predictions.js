@@ -97,7 +97,7 @@ function Lens({ t }) {
   const { left, cell, pitch, top } = lecture.value ? { left: 110, cell: 150, pitch: 46, top: 44 } : LENS;
   const total = { width: left + target.length * cell + 8, height: top + lens.length * pitch + 10 };
   return html`<div class="layers labelled" style="width:${total.width}px">
-    <svg class="figure lens" viewBox="0 0 ${total.width} ${total.height}" role="group" ...${roving}
+    <svg class="figure lens" viewBox="0 0 ${total.width} ${total.height}" role="group" tabindex="-1" ...${roving}
       aria-label="The most probable token of each of ${lens.length} ${words().layer}s, ${words().step.toLowerCase()}s 1 to ${target.length}; arrow keys move">
       ${target.map((_, n) => html`<${LensColumn} key=${n} n=${n} places=${{ left, cell, pitch, top }} />`)}
       <rect class="highlight-box" x=${left + t * cell} y="4" width=${cell} height=${top + lens.length * pitch} rx="6" />

@@ -73,17 +73,18 @@ function Legend() {
   </span>`;
 }
 
+/** The node under the pointer or focus. The path to it is drawn above the tree, which is not drawn again. */
 const hoveredNode = signal(null);
-/** The numbers of the nodes from the root to the one under the pointer or focus. */
-const activePath = computed(() => new Set(hoveredNode.value ? path(hoveredNode.value).map(({ n }) => n) : []));
+const treeClass = computed(() => `figure tree ${hoveredNode.value ? "faint" : ""}`);
 
 function Tree({ nodes, winner, shownSteps }) {
   const svg = useRef();
   const deepest = Math.max(...nodes.map((node) => node.depth));
   const rows = 1 + Math.max(...nodes.map((node) => node.row));
-  const width = deepest * COLUMN + NODE_WIDTH + 16;
+  const [width, height] = [deepest * COLUMN + NODE_WIDTH + 16, rows * ROW + 12];
   const winning = useMemo(() => new Set(path(winner)), [winner]);
   const shown = nodes.filter((node) => node.depth <= shownSteps);
+  useEffect(() => void (hoveredNode.value = null), [nodes]);
   useEffect(() => {
     if (shownSteps === deepest && treeSteps.peek() === null) return;
     const scroller = svg.current.closest(".scroll"); // the newest step stays in view while the tree grows
@@ -103,42 +104,43 @@ function Tree({ nodes, winner, shownSteps }) {
     else svg.current.querySelector(`[data-node="${next.n}"]`).focus();
     event.preventDefault();
   };
-  return html`<svg class="figure tree" ref=${svg} style="width:${width}px" onFocusIn=${roving.onFocusIn}
-    viewBox="0 0 ${width} ${rows * ROW + 12}" role="group" aria-label="Search tree; arrow keys move, Enter forces a prefix">
-    ${shown.slice(1).map((node) => html`<${Branch} key="b${node.n}" node=${node} winning=${winning.has(node)} />`)}
-    ${shown.map((node) => html`<${TreeNode} key=${node.n} node=${node} winning=${winning.has(node)} winner=${node === winner} move=${move} />`)}
-  </svg>`;
+  const styleOf = (node) => `${node.outcome} ${winning.has(node) ? "winning" : ""} ${node === winner ? "winner" : ""}`;
+  return html`<div class="layers" style="width:${width}px" onFocusIn=${roving.onFocusIn}>
+    <svg class=${treeClass} ref=${svg} viewBox="0 0 ${width} ${height}" role="group"
+      aria-label="Search tree; arrow keys move, Enter forces a prefix">
+      ${shown.slice(1).map((node) => html`<${Branch} key="b${node.n}" node=${node} style=${styleOf(node)} />`)}
+      ${shown.map((node) => html`<${TreeNode} key=${node.n} node=${node} style=${styleOf(node)} move=${move} />`)}
+    </svg>
+    <svg class="overlay" viewBox="0 0 ${width} ${height}" aria-hidden="true"><${ActivePath} styleOf=${styleOf} /></svg>
+  </div>`;
 }
 
 const x = (node) => 8 + node.depth * COLUMN;
 const y = (node) => 8 + node.row * ROW + NODE_HEIGHT / 2;
 const line = linkHorizontal();
 
-/** Classes of a node or a branch; components that use it are drawn again only if their own classes change. */
-function useClasses(node, winning) {
-  const active = useComputed(() => (activePath.value.size ? (activePath.value.has(node.n) ? "active" : "faint") : "")).value;
-  return `${node.outcome} ${winning ? "winning" : ""} ${active}`;
-}
+const Branch = ({ node, style }) =>
+  html`<path class="branch ${style}" d=${line({ source: [x(node.parent) + NODE_WIDTH, y(node.parent)], target: [x(node), y(node)] })} />`;
 
-function Branch({ node, winning }) {
-  const classes = useClasses(node, winning);
-  return html`<path class="branch ${classes}" d=${line({ source: [x(node.parent) + NODE_WIDTH, y(node.parent)], target: [x(node), y(node)] })} />`;
-}
-
-function TreeNode({ node, winning, winner, move }) {
-  const classes = useClasses(node, winning);
+function TreeNode({ node, style, move }) {
   const highlighted = useComputed(() => {
     const { query } = highlight.value;
     return query?.side === "target" && node.depth === query.position + 1 && node.ids.every((id, i) => id === inspection.value.target[i]);
   }).value;
-  return html`<g role="button" ...${item("node", node.n === 0)} data-node=${node.n}
-      class="node ${classes} ${winner ? "winner" : ""} ${highlighted ? "highlighted" : ""}"
+  return html`<g role="button" ...${item("node", node.n === 0)} data-node=${node.n} class="node ${style} ${highlighted ? "highlighted" : ""}"
       transform="translate(${x(node)} ${y(node) - NODE_HEIGHT / 2})" aria-label=${describe(node)} aria-disabled=${!live}
-      onKeyDown=${(event) => move(event, node)} ...${hoverHandlers(node)}>
-    <rect width=${NODE_WIDTH} height=${NODE_HEIGHT} rx="6" />
-    <text x="9" y=${NODE_HEIGHT / 2}>${shorten(label(inspection.value, node.token), 11)}</text>
-    ${node.n > 0 && html`<rect class="probability" x="1.5" y=${NODE_HEIGHT - 3.5} width=${(NODE_WIDTH - 3) * node.probability} height="2.5" rx="1" />`}
-  </g>`;
+      onKeyDown=${(event) => move(event, node)} ...${hoverHandlers(node)}><${NodeBox} node=${node} /></g>`;
+}
+
+const NodeBox = ({ node }) => html`<rect width=${NODE_WIDTH} height=${NODE_HEIGHT} rx="6" />
+  <text x="9" y=${NODE_HEIGHT / 2}>${shorten(label(inspection.value, node.token), 11)}</text>
+  ${node.n > 0 && html`<rect class="probability" x="1.5" y=${NODE_HEIGHT - 3.5} width=${(NODE_WIDTH - 3) * node.probability} height="2.5" rx="1" />`}`;
+
+/** The nodes from the root to the one under the pointer or focus. */
+function ActivePath({ styleOf }) {
+  const nodes = hoveredNode.value ? path(hoveredNode.value) : [];
+  return html`${nodes.slice(1).map((node) => html`<${Branch} key="b${node.n}" node=${node} style=${styleOf(node)} />`)}
+    ${nodes.map((node) => html`<g key=${node.n} class="node ${styleOf(node)}" transform="translate(${x(node)} ${y(node) - NODE_HEIGHT / 2})"><${NodeBox} node=${node} /></g>`)}`;
 }
 
 function hoverHandlers(node) {

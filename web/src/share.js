@@ -32,7 +32,7 @@ async function saveFile() {
     return response.text();
   }));
   const data = new Uint8Array(bytes).reduce((all, byte) => all + String.fromCharCode(byte), "");
-  const head = page.split("</head>")[0].replace(/<link rel="stylesheet"[^>]*>/, "");
+  const head = page.split("</head>")[0].replace(/<(link rel="(stylesheet|manifest)"|meta (http-equiv|name="transduce-model"))[^>]*>/g, "");
   const tag = (name, attributes, content) => `<${name}${attributes}>${content}</${name}>`;
   const scripts = [[' type="text/plain" id="inspection"', btoa(data)], [' type="text/plain" id="view"', currentView()], ["", script]];
   const body = `<div id="page"></div>${scripts.map(([attributes, content]) => tag("script", attributes, content)).join("\n")}`;

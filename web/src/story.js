@@ -3,7 +3,7 @@
 import { html } from "htm/preact";
 import { percent } from "./components.js";
 import { inspection, layer, markers, pinned, question, shownLayer, shownView, stack, story, view } from "./state.js";
-import { answer, markerShare, neighbour, strongest } from "./telling.js";
+import { answer, markerShare, mostSeen, neighbour, strongest } from "./telling.js";
 import { wordOf } from "./tokens.js";
 import { countLayers, headBytes, sizes } from "./weights.js";
 
@@ -36,7 +36,9 @@ function caption() {
   const [from, to] = [pair.query, pair.key].map((at) => wordOf(shown, at));
   const other = asked?.other && answer(shown, stack.value, `${asked.question.split(">")[0]}>${asked.other}`, { layer: shownLayer.value, head });
   if (asked && pair.weight < LEAST) return `No head of this model looks from “${from}” to “${to}” with more than ${percent(pair.weight)}: it has not learned this.`;
-  const compared = other ? `, to “${asked.other}”: ${percent(other.weight)}` : "";
+  const most = mostSeen(shown, stack.value, { layer: shownLayer.value, head, query: pair.query });
+  const [looked, isOther] = most?.weight > pair.weight ? [wordOf(shown, most.key), wordOf(shown, most.key) !== to] : ["", false];
+  const compared = other ? `, to “${asked.other}”: ${percent(other.weight)}` : isOther ? `, but more to “${looked}”: ${percent(most.weight)}` : "";
   return stack.value === "encoder" ? `${place} looks from “${from}” to “${to}”: ${percent(pair.weight)}${compared}.`
     : `${place}: when the model writes “${from}”, it looks at “${to}”: ${percent(pair.weight)}${compared}.`;
 }

@@ -88,6 +88,12 @@ export function answer(shown, stack, question, head = {}) {
   return highest(shown, stack, queries, keys, head);
 }
 
+/** The token of the text, not a marker, that a head looks at most from a query. */
+export function mostSeen(shown, stack, { layer, head, query }) {
+  const row = query.position;
+  return highest(shown, stack, [row], indices(shown, stack, "columns", (id) => !isMarker(shown, id)), { layer, head });
+}
+
 /** The head that looks at the token before or after each token most: {layer, head, by, weight}; the weight is a mean. */
 export function neighbour(shown) {
   const { layers, heads, columns } = sizes(shown, "encoder");

@@ -1,12 +1,14 @@
 """The folder of `transduce export --to web`: a page, the engine in WebAssembly, and a model in pieces with digests.
 
-Any web server can hold it: no file needs a program on the server. What the page loads of the model is listed in
-`model/manifest.json` with the SHA-256 of each piece, and checked before it is used.
+Any web server can hold it: no file needs a program on the server. What the page loads of a model is listed in
+`model/manifest.json` with the SHA-256 of each piece, and checked before it is used. If there are several models, each
+has a folder of its name with this folder in it.
 """
 
 import hashlib
 import json
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,18 +16,21 @@ from typing import Any
 
 from transduce.cli.shrink import shrink_model
 from transduce.disk import atomic_folder
-from transduce.errors import ModelError
+from transduce.errors import ConfigError, ModelError
 from transduce.fast.native.engine import NativeEngine
 from transduce.files.languages import base_language, describe_directions, language_name
 from transduce.inspect.page import static_file
-from transduce.models.config import EncoderDecoderConfig
+from transduce.interop.imported_tokenizers import LibraryTokenizer
+from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig
 from transduce.models.folder import CARD, NOTES, WEIGHTS, ModelFolder, read_card, read_model, read_notes
 from transduce.search.options import SearchConfig
 from transduce.tokenizers.tokenizer import Tokenizer, normalizes
 from transduce.translation.detection import detected_code, detection_line
 from transduce.translation.rules import common, pattern, rules_of
+from transduce.translation.stages.glossary import Glossary
 from transduce.translation.translator import require_translation_model
 from transduce.version import __version__
+from transduce.web.byte_level import BYTE_LEVEL, byte_level_vocabulary
 from transduce.web.patterns import to_javascript
 
 MANIFEST = "manifest.json"
@@ -45,64 +50,130 @@ _LISTS = ("never", "sometimes", "numbered", "starters")
 class Site:
     """What was written."""
 
-    directions: str
+    purpose: str
+    """What the page does, such as "translates en to de"."""
     files: int
     bytes: int
     download: int
-    """Bytes that a browser loads before it translates: the page, one engine and the model."""
+    """Bytes that a browser loads before it translates: the page, one engine and the first model."""
 
 
-def export_site(folder: Path, out: Path, name: str | None = None) -> Site:
-    """Write the page of a model, atomically as a new folder; `name` is shown on it, by default that of the folder."""
+def export_site(models: Sequence[tuple[str, Path]], out: Path, glossary: tuple[str, Path] | None = None) -> Site:
+    """Write the page of models, by the names that it shows, atomically as a new folder.
+
+    `glossary` is a target language and a file of terms for it.
+    """
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not")
-    if (task := read_card(folder)["facts"].get("task", "translate")) != "translate":
-        raise ModelError(
-            f"{folder} was trained for the task {task}; a page translates, so it needs a translation model"
-        )
-    model = read_model(folder)
-    _require_support(model)
+    if duplicates := {name for name, _ in models if [other for other, _ in models].count(name) > 1}:
+        raise ConfigError(f"two models are named {duplicates.pop()}; rename the folder of one")
+    stored = [(name, _read(folder)) for name, folder in models]
+    terms = _terms(glossary, [model for _, model in stored]) if glossary else {}
+    pairs = [(a, b) for _, model in stored for a, b in model.facts.get("directions", [])]
+    sources = list(dict.fromkeys(source for source, _ in pairs))
     with tempfile.TemporaryDirectory() as scratch, atomic_folder(out) as work:
-        source = folder
-        if model.weights.precision != "int8":
-            source = Path(scratch) / "model"
-            shrink_model(folder, source)
-        _write_model(source, model, work / "model", name or folder.resolve().name)
-        _write_page(work, read_notes(folder), name or folder.resolve().name)
+        folders = [""] if len(stored) == 1 else [f"models/{number}/" for number in range(len(stored))]
+        for (name, model), folder in zip(stored, folders, strict=True):
+            source = model.path
+            if model.weights.precision != "int8":
+                source = Path(scratch) / str(len(list(Path(scratch).iterdir())))
+                shrink_model(model.path, source)
+            _write_model(source, model, work / folder / "model", name, sources, terms)
+        title = stored[0][0] if len(stored) == 1 else "transduce"
+        _write_page(work, [model for _, model in stored], title, folders)
         files = {path.relative_to(work).as_posix(): path.stat().st_size for path in work.rglob("*") if path.is_file()}
     unused = sum(_engine_sizes()) - max(_engine_sizes())
-    not_loaded = sum(files[path] for path in ("LICENSE", NOTES) if path in files)
-    directions = describe_directions([(a, b) for a, b in model.facts.get("directions", [])])
-    return Site(directions, len(files), sum(files.values()), sum(files.values()) - unused - not_loaded)
+    tasks = [model.facts.get("task", "translate") for _, model in stored]
+    first = folders[tasks.index("translate") if "translate" in tasks else 0]
+    others = ("LICENSE", NOTES, *(folder for folder in folders if folder != first))
+    loaded = sum(size for path, size in files.items() if not path.startswith(others)) - unused
+    purposes = [f"translates {describe_directions(pairs)}"] if "translate" in tasks else []
+    purposes += ["continues texts"] if "language_model" in tasks else []
+    return Site(" and ".join(purposes), len(files), sum(files.values()), loaded)
+
+
+def _read(folder: Path) -> ModelFolder:
+    """A model that the page can run."""
+    if (task := read_card(folder)["facts"].get("task", "translate")) not in ("translate", "language_model"):
+        raise ModelError(f"{folder} was trained for the task {task}; a page translates or generates text")
+    model = read_model(folder)
+    _require_support(model)
+    return model
+
+
+def _terms(glossary: tuple[str, Path], models: Sequence[ModelFolder]) -> dict[str, dict[str, str]]:
+    """The terms of a glossary by their target language; a ConfigError if no model can use them."""
+    target, path = glossary
+    able = [model for model in models if model.facts.get("augment", {}).get("spans", 0) > 0]
+    targets = {pair[1] for model in able for pair in model.facts.get("directions", [])}
+    if target not in targets:
+        known = ", ".join(sorted(targets)) or "none: a model must be trained with augment.spans"
+        raise ConfigError(
+            f"no model of the page uses a glossary for {target or 'an unnamed language'}; languages: {known}"
+        )
+    return {target: Glossary.load(path).terms}
 
 
 def _require_support(model: ModelFolder) -> None:
     """Raise a ModelError if the page could not run the model."""
-    require_translation_model(model.facts, model.path)
-    if reason := NativeEngine.supports(model, SearchConfig()):
+    if isinstance(model.config, DecoderOnlyConfig):
+        from transduce.fast.native.language_model import language_model_limits  # needs torch
+
+        reason = language_model_limits(model.config)
+        if not reason and model.config.rotary_scaling != "none":
+            reason = "no scaling of rotary positions (model.rotary_scaling)"
+    else:
+        require_translation_model(model.facts, model.path)
+        reason = NativeEngine.supports(model, SearchConfig())
+    if reason:
         raise ModelError(f"{model.path}: the engine of the page has {reason}; use transduce serve instead")
     if isinstance(model.config, EncoderDecoderConfig) and model.config.decoder_tag:
         raise ModelError(f"{model.path}: the engine of the page has no models with model.decoder_tag = true")
-    if not isinstance(model.tokenizer, Tokenizer):
-        raise ModelError(f"{model.path}: the page reads one SentencePiece vocabulary, not {model.tokenizer.file_name}")
-    if normalizes(model.tokenizer.model):
-        raise ModelError(
-            f"{model.path / Tokenizer.file_name}: this vocabulary normalizes text, which the page does not; use "
-            "transduce serve instead"
-        )
+    _vocabulary(model)
 
 
-def _write_model(source: Path, model: ModelFolder, folder: Path, name: str) -> None:
+def _vocabulary(model: ModelFolder) -> tuple[str, bytes]:
+    """The name and the content of the page's file for a vocabulary; a ModelError if it has none."""
+    tokenizer, instead = model.tokenizer, "use transduce serve instead"
+    if isinstance(tokenizer, Tokenizer):
+        if normalizes(tokenizer.model):
+            path = model.path / Tokenizer.file_name
+            raise ModelError(f"{path}: this vocabulary normalizes text, which the page does not; {instead}")
+        return Tokenizer.file_name, tokenizer.model
+    if isinstance(tokenizer, LibraryTokenizer) and isinstance(model.config, DecoderOnlyConfig):
+        try:
+            return BYTE_LEVEL, byte_level_vocabulary(tokenizer)
+        except ModelError as error:
+            raise ModelError(f"{model.path / tokenizer.file_name}: {error}; {instead}") from None
+    readable = "one SentencePiece vocabulary, or byte-level BPE of a language model"
+    raise ModelError(f"{model.path}: the page reads {readable}, not {tokenizer.file_name}; {instead}")
+
+
+def _write_model(
+    source: Path,
+    model: ModelFolder,
+    folder: Path,
+    name: str,
+    sources: Sequence[str],
+    terms: Mapping[str, Mapping[str, str]],
+) -> None:
     """Write the files of a model, the engines and the rules in pieces, and the manifest."""
-    folder.mkdir()
-    contents = {file: (source / file).read_bytes() for file in (CARD, WEIGHTS, Tokenizer.file_name)}
-    contents["rules.json"] = json.dumps(_rules(model), ensure_ascii=False, sort_keys=True).encode()
+    folder.mkdir(parents=True)
+    contents = {file: (source / file).read_bytes() for file in (CARD, WEIGHTS)} | dict([_vocabulary(model)])
+    contents["rules.json"] = json.dumps(
+        _rules(model, sources) | {"glossary": terms}, ensure_ascii=False, sort_keys=True
+    ).encode()
     contents |= {engine: _static(engine) for engine in _ENGINES}
     codes = dict.fromkeys(code for pair in model.facts.get("directions", []) for code in pair)
     manifest = {
         "format": 1,
         "transduce": __version__,
         "name": name,
+        "directions": model.facts.get("directions", []),
+        "tagged": bool(model.facts.get("tagged")),
+        "task": model.facts.get("task", "translate"),
+        "inspect": getattr(model.config, "decoder_cell", "") == "attention",
+        "sources": sources,
         "languages": {code: language_name(code) for code in codes},
         "files": {file: _write_pieces(content, folder) for file, content in contents.items()},
     }
@@ -121,10 +192,10 @@ def _write_pieces(content: bytes, folder: Path) -> dict[str, Any]:
     return {"size": len(content), "pieces": pieces}
 
 
-def _rules(model: ModelFolder) -> dict[str, Any]:
-    """The rules of the model's languages: abbreviations, what tells languages apart, and what is protected."""
-    sources = {source for source, _ in model.facts.get("directions", [])}
-    tables = {base_language(source): rules_of(base_language(source)).get("sentences", {}) for source in sources}
+def _rules(model: ModelFolder, sources: Sequence[str]) -> dict[str, Any]:
+    """The rules of the model's languages: abbreviations, what tells the site's languages apart, what is protected."""
+    languages = {code for source, _ in model.facts.get("directions", []) if (code := base_language(source))}
+    tables = {code: rules_of(code).get("sentences", {}) for code in sorted(languages)}
     abbreviations = {
         code: {name: table.get(name, "") for name in _LISTS} | {"ordinals": bool(table.get("ordinals"))}
         for code, table in tables.items()
@@ -139,16 +210,20 @@ def _rules(model: ModelFolder) -> dict[str, Any]:
     }
 
 
-def _write_page(work: Path, notes: str, name: str) -> None:
+def _write_page(work: Path, models: Sequence[ModelFolder], name: str, folders: Sequence[str]) -> None:
     """Write the page, its service worker, and what describes the site."""
     (work / "static").mkdir()
     for file in ("page.css", "page.js"):
         (work / "static" / file).write_bytes(static_file(file))
     for file in _STATIC:
         (work / "static" / file).write_bytes(_static(file))
+    addresses = "".join(
+        f'<meta name="transduce-model" content="./{folder}" data-task="{model.facts.get("task", "translate")}">\n'
+        for folder, model in zip(folders, models, strict=True)
+    )
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        '<meta name="transduce-model" content="./">\n<link rel="manifest" href="site.webmanifest">\n</head>'
+        f'{addresses}<link rel="manifest" href="site.webmanifest">\n</head>'
     )
     page = static_file("index.html").decode().replace("</head>", head)
     (work / "index.html").write_text(page, encoding="utf-8")
@@ -156,10 +231,11 @@ def _write_page(work: Path, notes: str, name: str) -> None:
     described = {"name": name, "short_name": name[:12], "start_url": "./", "display": "standalone", "icons": [icon]}
     (work / "site.webmanifest").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
     (work / "LICENSE").write_bytes(_static("LICENSE"))
-    if notes:
-        (work / NOTES).write_text(notes, encoding="utf-8")
+    notes = [read_notes(model.path) for model in models]
+    if any(notes):
+        (work / NOTES).write_text("\n\n".join(filter(None, notes)), encoding="utf-8")
     shell = ["./", "site.webmanifest", *(f"static/{path.name}" for path in sorted((work / "static").iterdir()))]
-    shell.append(f"model/{MANIFEST}")
+    shell += [f"{folder}model/{MANIFEST}" for folder in folders]
     digest = hashlib.sha256()
     for path in sorted(path for path in work.rglob("*") if path.is_file()):
         digest.update(path.relative_to(work).as_posix().encode() + b"\0" + path.read_bytes())

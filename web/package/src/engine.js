@@ -4,7 +4,7 @@ import { EngineError } from "./wasm.js";
 
 const MOST_ROWS = 32; // hypotheses in a batch: more take more memory, and are not faster here
 const BATCH_TOKENS = 8192; // source tokens times the beam in a batch
-export const EOS = 3;
+export const [BOS, EOS] = [2, 3];
 
 /** A sentence that is being decoded: one block of the engine's memory, with the structure and its arrays. */
 class ActiveJob {
@@ -82,8 +82,8 @@ export class Engine {
     Object.assign(this, { library, weights, settings: weights.settings });
   }
 
-  /** Searches for the outputs of jobs: yields [index, hypotheses] of each that finishes, and undefined after other steps. */
-  *search(jobs, options) {
+  /** Searches for the outputs of jobs: yields [index, hypotheses] of each that finishes, and undefined after other steps. `onStep` gets the extensions of a single job. */
+  *search(jobs, options, onStep) {
     const longest = this.settings.longest ?? Infinity;
     const complete = jobs.map((job, index) => {
       const all = { ...options, prefix: [], ...job, index };
@@ -91,7 +91,7 @@ export class Engine {
       return { ...all, limit };
     });
     complete.sort((a, b) => b.tokens.length - a.tokens.length);
-    for (const active of this.#run(complete, false)) yield active && [active.job.index, active.hypotheses()];
+    for (const active of this.#run(complete, false, onStep)) yield active && [active.job.index, active.hypotheses()];
   }
 
   /** Reads outputs by forced decoding: yields [index, reading] of each pair of {tokens, output}. */
@@ -102,8 +102,26 @@ export class Engine {
     for (const active of this.#run(jobs, true)) yield active && [active.job.index, active.reading()];
   }
 
-  *#run(jobs, reads) {
-    const session = new Session(this, jobs, reads);
+  /** Searches for the outputs of one job, as {best, tree}: the nodes of the tree are {parent, token, logProb, outcome}, in the order of the steps. */
+  trace(job, options) {
+    const tree = [{ parent: 0, token: BOS, logProb: 0, outcome: "kept" }];
+    let nodes = [0]; // of the hypotheses in the beam
+    const onStep = (extensions) => {
+      const kept = [];
+      for (const { row, token, logProb } of extensions) {
+        const outcome = token === EOS ? "finished" : kept.length < options.beam ? "kept" : "pruned";
+        if (outcome === "kept") kept.push(tree.length);
+        tree.push({ parent: nodes[row], token, logProb, outcome });
+      }
+      nodes = kept;
+    };
+    const [[, [best]]] = [...this.search([job], { ...options, nbest: options.beam }, onStep)].filter(Boolean);
+    if (!best) throw new EngineError("no output starts with these tokens, or the model's scores are not finite numbers");
+    return { best, tree };
+  }
+
+  *#run(jobs, reads, onStep) {
+    const session = new Session(this, jobs, reads, onStep);
     try {
       while (session.busy) {
         const done = session.advance();
@@ -120,8 +138,8 @@ export class Engine {
 }
 
 class Session {
-  constructor(engine, jobs, reads) {
-    Object.assign(this, { engine, library: engine.library, reads, active: [], buffers: null, pointers: 0, reserved: [0, 0], waiting: jobs.slice().reverse() });
+  constructor(engine, jobs, reads, onStep) {
+    Object.assign(this, { engine, library: engine.library, reads, onStep, active: [], buffers: null, pointers: 0, reserved: [0, 0], waiting: jobs.slice().reverse() });
   }
 
   get busy() {
@@ -132,7 +150,10 @@ class Session {
   advance() {
     const jobs = this.#nextJobs();
     if (jobs.length) this.#start(jobs);
+    const [traced] = this.active;
+    const before = this.onStep && this.library.floats(traced.arrays.log_prob, traced.beam).slice();
     this.library.call.step(this.engine.weights.address, this.pointers, this.active.length, this.batch, 1);
+    this.onStep?.(this.#extensions(traced.beam, before));
     const done = this.active.filter((active) => active.done);
     if (done.length) this.#setActive(this.active.filter((active) => !done.includes(active)));
     return done;
@@ -144,6 +165,23 @@ class Session {
     if (this.buffers) this.library.free(this.buffers);
     if (this.pointers) this.library.free(this.pointers);
     this.buffers = this.pointers = 0;
+  }
+
+  /** The best extensions of a job's hypotheses in the last step, each {row, token, logProb}, as `extend` in search.h finds them. */
+  #extensions(beam, before) {
+    const { library, batch } = this;
+    const count = beam > 1 ? 2 * beam : 1;
+    const rows = [...before.keys()].filter((row) => before[row] > -Infinity);
+    const [candidates, highest, sums] = ["candidates", "max_logit", "exp_sum"].map((name) => library.read("Batch", batch, name));
+    const found = rows.flatMap((row, n) => {
+      const [[max], [sum]] = [library.floats(highest + 4 * n, 1), library.floats(sums + 4 * n, 1)];
+      const base = Math.fround(Math.fround(before[row] - max) - Math.fround(Math.log(sum)));
+      return Array.from({ length: count }, (_, c) => {
+        const address = candidates + (n * count + c) * library.of("Candidate");
+        return { row, token: library.read("Candidate", address, "token"), logProb: Math.fround(library.floats(address, 1)[0] + base) };
+      });
+    });
+    return found.filter(({ logProb }) => logProb > -Infinity).sort((a, b) => b.logProb - a.logProb).slice(0, count);
   }
 
   /** Waiting jobs that fit into the batch, once there is room for an eighth of it. */

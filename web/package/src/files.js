@@ -51,7 +51,7 @@ export async function readManifest(folder, signal) {
   }
   const isPiece = (piece) => NAME.test(piece?.name) && Number.isInteger(piece.size) && piece.size > 0 && /^[0-9a-f]{64}$/.test(piece.sha256);
   const isFile = (file) => file?.size <= MOST && Array.isArray(file.pieces) && file.pieces.every(isPiece) && file.pieces.reduce((sum, { size }) => sum + size, 0) === file.size;
-  if (manifest?.format !== 1 || typeof manifest.files !== "object" || !manifest.files || !Object.values(manifest.files).every(isFile))
+  if (manifest?.format !== 1 || typeof manifest.files !== "object" || !manifest.files || !Object.values(manifest.files).every(isFile) || !Array.isArray(manifest.directions))
     throw new EngineError(`${new URL(MANIFEST, folder)} is damaged, or of another version of transduce; export the model again`);
   return manifest;
 }

@@ -1,8 +1,8 @@
-// A translation model of transduce in a browser or in Node: the folder that `transduce export --to web` wrote.
+// A model of transduce in a browser or in Node: the folder that `transduce export --to web` wrote.
 
-import { EngineError, Translator } from "./client.js";
+import { EngineError, Generator, Loaded, Translator } from "./client.js";
 
-Translator.newWorker = () => new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-Translator.local = () => import("./local.js"); // without such workers, as in Node
+Loaded.newWorker = () => new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+Loaded.local = () => import("./local.js"); // without such workers, as in Node
 
-export { EngineError, Translator };
+export { EngineError, Generator, Translator };

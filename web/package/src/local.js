@@ -1,60 +1,86 @@
 // A translator on the thread that calls it. `Translator` runs it in a worker.
 
+import { BYTE_LEVEL, ByteLevelTokenizer } from "./byte_level.js";
 import { Engine } from "./engine.js";
+import { LocalGenerator } from "./generator.js";
 import { readManifest, readSiteFile } from "./files.js";
-import { between, detect, escape, languageTag, protectedSpans, readRules, reservedTokens, restored, sentences, splitLong, withSlots } from "./text.js";
+import { headNumbers, inspect, scoreReference } from "./inspect.js";
+import { between, detect, escape, languageTag, protectedSpans, readGlossary, readRules, requiredSpans, reservedTokens, restored, sentences, splitLong, withSlots } from "./text.js";
 import { Tokenizer } from "./tokenizer.js";
 import { EngineError, fittingEngine, Library } from "./wasm.js";
 import { readSettings, readTensors, Weights } from "./weights.js";
 
 const PAUSE = 30; // milliseconds of work after which other events are handled
-const MOST_BEAM = 16;
+const [MOST_BEAM, MOST_EXTRA] = [16, 1000];
 const countCharacters = (text) => [...text].length;
 
-export class LocalTranslator {
-  /** Load a model from the folder of a site; `onProgress` gets {loaded, total} in bytes. */
-  static async load(folder, { onProgress, signal } = {}) {
-    const manifest = await readManifest(folder, signal);
-    const engine = `engine-${await fittingEngine()}.wasm`;
-    const names = [engine, "model.json", "rules.json", "tokenizer.model", "model.safetensors"];
-    const total = names.reduce((sum, name) => sum + (manifest.files[name]?.size ?? 0), 0);
-    let loaded = 0;
-    const onBytes = (count) => onProgress?.({ loaded: (loaded += count), total });
-    const read = (name) => readSiteFile(folder, manifest, name, { signal, onBytes });
-    const library = await Library.load(await read(engine));
-    const card = JSON.parse(new TextDecoder().decode(await read("model.json")));
-    const rules = readRules(JSON.parse(new TextDecoder().decode(await read("rules.json"))));
-    const tokenizer = new Tokenizer(await read("tokenizer.model"));
-    const settings = readSettings(card);
-    if (tokenizer.size !== settings.vocab_size || settings.source_vocab_size != null) throw new EngineError("tokenizer.model does not fit model.json: it has another number of tokens");
-    return new LocalTranslator(manifest, card.facts ?? {}, rules, tokenizer, new Engine(library, new Weights(library, settings, readTensors(await read("model.safetensors")))));
-  }
+/** Load a translator or a generator from the folder of a site; `onProgress` gets {loaded, total} in bytes. */
+export async function loadModel(folder, { onProgress, signal } = {}) {
+  const manifest = await readManifest(folder, signal);
+  const engine = `engine-${await fittingEngine()}.wasm`;
+  const vocabulary = Object.hasOwn(manifest.files, BYTE_LEVEL) ? BYTE_LEVEL : "tokenizer.model";
+  const names = [engine, "model.json", "rules.json", vocabulary, "model.safetensors"];
+  const total = names.reduce((sum, name) => sum + (manifest.files[name]?.size ?? 0), 0);
+  let loaded = 0;
+  const onBytes = (count) => onProgress?.({ loaded: (loaded += count), total });
+  const read = (name) => readSiteFile(folder, manifest, name, { signal, onBytes });
+  const library = await Library.load(await read(engine));
+  const files = {};
+  for (const name of names.slice(1)) files[name] = await read(name);
+  return buildModel(manifest, library, files);
+}
 
+/** A translator or a generator from the contents of its files, which are untrusted. */
+export function buildModel(manifest, library, files) {
+  const [card, rules] = ["model.json", "rules.json"].map((name) => {
+    try {
+      return JSON.parse(new TextDecoder().decode(files[name]));
+    } catch {
+      throw new EngineError(`${name} is damaged: it is no JSON`);
+    }
+  });
+  const settings = readSettings(card);
+  const facts = card.facts ?? {};
+  const vocabulary = files[BYTE_LEVEL] && settings.generates ? BYTE_LEVEL : "tokenizer.model";
+  if (!files[vocabulary]) throw new EngineError(`${BYTE_LEVEL} is the vocabulary of a language model, but model.json is not`);
+  const tokenizer = vocabulary === BYTE_LEVEL ? new ByteLevelTokenizer(files[BYTE_LEVEL]) : new Tokenizer(files[vocabulary]);
+  if (tokenizer.size !== settings.vocab_size || settings.source_vocab_size != null) throw new EngineError(`${vocabulary} does not fit model.json: it has another number of tokens`);
+  const weights = new Weights(library, settings, readTensors(files["model.safetensors"]));
+  if (settings.generates) return new LocalGenerator(manifest, facts, tokenizer, library, weights);
+  return new LocalTranslator(manifest, facts, readRules(rules), tokenizer, new Engine(library, weights));
+}
+
+export class LocalTranslator {
   constructor(manifest, facts, rules, tokenizer, engine) {
     Object.assign(this, { manifest, rules, tokenizer, engine });
     this.tagged = Boolean(facts.tagged);
     this.directions = Array.isArray(facts.directions) ? facts.directions : [];
     this.bySentence = Boolean(facts.by_sentence);
-    this.longest = Math.min(Number.isInteger(facts.max_length) ? facts.max_length : 256, engine.settings.longest ?? Infinity);
-    const { beam = 4, length_penalty = 0.6, max_extra = 50, min_length = 1 } = facts.search ?? {};
-    this.search = { beam: Math.min(beam, MOST_BEAM), nbest: 1, length_penalty, max_extra, min_length };
+    this.longest = Math.min(facts.max_length >= 1 ? facts.max_length : 256, engine.settings.longest ?? Infinity);
+    const count = (value, most, otherwise) => (Number.isInteger(value) && value >= 0 ? Math.min(value, most) : otherwise);
+    const { beam, length_penalty, max_extra, min_length } = facts.search ?? {};
+    this.search = {
+      beam: Math.max(1, count(beam, MOST_BEAM, 4)), nbest: 1, length_penalty: Number.isFinite(length_penalty) ? length_penalty : 0.6,
+      max_extra: count(max_extra, MOST_EXTRA, 50), min_length: count(min_length, MOST_EXTRA, 1),
+    };
     this.defaultTo = facts.default_to ?? this.directions[0]?.[1] ?? null;
     this.reserved = reservedTokens(tokenizer);
+    this.canInspect = engine.settings.decoder_cell !== "ssru";
     this.usesSlots = facts.augment?.spans > 0 && this.reserved !== null;
   }
 
   get facts() {
     const { name, languages } = this.manifest;
-    return { name, languages, directions: this.directions, tagged: this.tagged, defaultTo: this.defaultTo, instructions: this.engine.library.instructions };
+    return { name, languages, directions: this.directions, tagged: this.tagged, defaultTo: this.defaultTo, canInspect: this.canInspect, instructions: this.engine.library.instructions };
   }
 
-  /** The language of a text among the sources of the model; null if it is not certain. */
+  /** The language of a text among the sources of the site; null if it is not certain. */
   detect(text) {
-    return detect(text, [...new Set(this.directions.map(([source]) => source))], this.rules);
+    return detect(text, this.manifest.sources ?? [...new Set(this.directions.map(([source]) => source))], this.rules);
   }
 
   /** Translate texts: [{text, score, sentences}]. `onLine` gets {text, line, sentences} of each line that is finished. */
-  async translate(texts, { to, from, beam, nbest = 1, lengthPenalty, words = false, align = false, signal } = {}, onLine) {
+  async translate(texts, { to, from, beam, nbest = 1, lengthPenalty, words = false, align = false, glossary, signal } = {}, onLine) {
     const target = this.#target(to, from);
     const search = this.#search({ beam, nbest, lengthPenalty });
     const lines = texts.flatMap((text, number) => String(text).split("\n").map((line, index) => ({ text: number, line: index, content: line })));
@@ -69,6 +95,7 @@ export class LocalTranslator {
     }
     for (const line of lines) if (!line.waiting) onLine?.({ text: line.text, line: line.line, sentences: [] });
     const finish = async (line) => {
+      await this.#useRequired(line.segments, glossary ? readGlossary(glossary) : this.rules.glossary[target], search, signal);
       if (words || align) await this.#read(line.segments, { words, align }, signal);
       onLine?.({ text: line.text, line: line.line, sentences: line.segments.map((segment) => this.#result(segment)) });
     };
@@ -115,6 +142,29 @@ export class LocalTranslator {
     return [...found.values()].sort((a, b) => b.probability - a.probability);
   }
 
+  /** What the page shows of a translation, in the format of transduce/inspect/serialize.py. */
+  inspect(text, { to, beam, lengthPenalty, prefix = [], off = [] } = {}) {
+    return inspect(this.#part(text, to, { beam, lengthPenalty, prefix }), text, prefix, off);
+  }
+
+  /** The probability and the rank of each token of a translation. */
+  reference(text, reference, { to } = {}) {
+    return scoreReference(this.#part(text, to), this.tokenizer.encode(escape(reference.trim())));
+  }
+
+  /** Query, keys, weights, values and output of a head, such as cross.1.2, at a position; `output` are token ids. */
+  head(text, name, query, output, { to } = {}) {
+    return headNumbers(this.#part(text, to), name, query, output);
+  }
+
+  /** A text as one sentence, for an inspection. */
+  #part(text, to, { beam, lengthPenalty, prefix } = {}) {
+    if (!this.canInspect) throw new EngineError("models with model.decoder_cell = ssru cannot be inspected");
+    const segment = this.#segment({ text, after: "" }, this.#target(to));
+    const options = this.#search({ beam: beam ?? undefined, nbest: 1, lengthPenalty: lengthPenalty ?? undefined });
+    return { ...segment, engine: this.engine, tokenizer: this.tokenizer, job: this.#job(segment, prefix), options, toText: (tokens) => this.#text(tokens, segment) };
+  }
+
   #target(to, from) {
     if (!this.tagged) return to ?? this.defaultTo;
     const targets = [...new Set(this.directions.map(([, target]) => target))];
@@ -142,8 +192,8 @@ export class LocalTranslator {
   }
 
   /** A sentence as the model reads it: its tokens, and what its slots stand for. */
-  #encode(text, target) {
-    const { marked, slots } = withSlots(text, this.usesSlots ? protectedSpans(text, this.rules) : []);
+  #encode(text, target, required = []) {
+    const { marked, slots } = withSlots(text, this.usesSlots ? [...required, ...protectedSpans(text, this.rules)] : []);
     return { tokens: this.tokenizer.encode((this.tagged ? `${languageTag(target)} ` : "") + marked), slots, isCopied: slots.size > 0 && !/[\p{L}\p{N}]/u.test(restored(marked, new Map())) };
   }
 
@@ -152,6 +202,20 @@ export class LocalTranslator {
     if (segment.tokens.length > this.longest) throw new EngineError(`the text has ${segment.tokens.length} tokens; the model takes ${this.longest}: shorten it`);
     if (segment.isCopied) segment.outputs = [{ tokens: [], score: 0, logProb: 0, text: sentence.text }]; // nothing of it can be translated
     return segment;
+  }
+
+  /** Translate segments again whose translation lacks a term of the glossary or a number: a slot stands for it then. */
+  async #useRequired(segments, glossary, search, signal) {
+    if (!this.usesSlots) return;
+    const again = segments.filter(({ isCopied }) => !isCopied).flatMap((segment) => {
+      const lacking = requiredSpans(segment.text, glossary).filter(([, , term]) => !(segment.outputs[0]?.text ?? "").includes(term));
+      return lacking.length ? [{ segment, changed: { ...segment, ...this.#encode(segment.text, segment.target, lacking) } }] : [];
+    });
+    const jobs = again.map(({ changed }) => this.#job(changed));
+    await paced(this.engine.search(jobs, search), signal, ([index, outputs]) => {
+      const { segment, changed } = again[index];
+      if (outputs.length) Object.assign(segment, changed, { outputs: outputs.map((output) => ({ ...output, text: this.#text(output.tokens, changed) })) });
+    });
   }
 
   /** A search for the translation of a segment; each of its slots occurs exactly once. */

@@ -8,11 +8,16 @@ const TO_ESCAPE = new RegExp(`[${[...LETTERS.keys()].join("")}]`, "g");
 const ESCAPED = new RegExp(`${ESCAPE}([${[...ORIGINALS.keys()].join("")}])`, "g");
 const SYMBOL = new RegExp(`${TAG_START}[^${TAG_END}]*${TAG_END}|[${RESERVED.join("")}\ufffd]`, "g");
 
+/** A reserved symbol as its number, or a tag as its language, in ⟨⟩; null for other texts. */
+export function describeSymbol(text) {
+  if (RESERVED.includes(text)) return `⟨${RESERVED.indexOf(text)}⟩`;
+  return text.startsWith(TAG_START) && text.endsWith(TAG_END) ? `⟨${text.slice(1, -1)}⟩` : null;
+}
 export const languageTag = (code) => `${TAG_START}${code}${TAG_END}`;
 /** A user's text without characters that have a meaning for the model. */
 export const escape = (text) => text.replace(TO_ESCAPE, (symbol) => ESCAPE + LETTERS.get(symbol));
 /** The text of an output, without its symbols. */
-const unescape = (marked) => marked.replace(SYMBOL, "").replace(ESCAPED, (_, letter) => ORIGINALS.get(letter));
+export const unescape = (marked) => marked.replace(SYMBOL, "").replace(ESCAPED, (_, letter) => ORIGINALS.get(letter));
 /** The ids of the reserved symbols, which no output contains unless its source does; null if the vocabulary has none. */
 export function reservedTokens({ ids }) {
   const first = ids.get(RESERVED[0]);
@@ -41,13 +46,31 @@ function trimmed(text, start, end) {
   return [start, end];
 }
 
-/** A user's text with a slot for each protected span, and what the slots stand for. */
+const NUMBER = /(?<![\p{L}\p{N}]|\d[.,:\/-])(?:\d{2,}|\p{L}+\d[\p{L}\p{N}]*)(?![\p{L}\p{N}]|[.,:\/-]\d)/gu;
+const HAS_SPACES = /[\p{L}\p{N}](?<![\u0e00-\u109f\u1780-\u17ff])(?<=[^\u2e80-\u{10ffff}]|[\uac00-\ud7a3])/u;
+const insideWord = (text, at) => at > 0 && at < text.length && HAS_SPACES.test(text[at - 1]) && HAS_SPACES.test(text[at]);
+
+/** What the translation of a text must contain: the translations of terms, the longest first, and numbers; each [start, end, translation]. */
+export function requiredSpans(text, terms) {
+  const found = [];
+  const isFree = (start, end) => found.every(([from, to]) => end <= from || to <= start);
+  const lower = text.toLowerCase().length === text.length ? text.toLowerCase() : text;
+  for (const [term, translation] of terms ?? [])
+    for (const searched of new Set([text, lower]))
+      for (let at = searched.indexOf(term); at >= 0; at = searched.indexOf(term, at + term.length))
+        if (!insideWord(text, at) && !insideWord(text, at + term.length) && isFree(at, at + term.length)) found.push([at, at + term.length, translation]);
+  for (const { 0: number, index } of text.matchAll(NUMBER)) if (isFree(index, index + number.length)) found.push([index, index + number.length, number]);
+  return found;
+}
+
+/** A user's text with a slot for each span, and what the slots stand for; of spans that overlap, the first in the list is used. */
 export function withSlots(text, spans) {
   const slots = new Map();
   let [marked, at] = ["", 0];
-  for (const [start, end] of spans.slice(0, SLOTS.length)) {
+  const used = spans.filter(([start, end], n) => spans.slice(0, n).every(([from, to]) => end <= from || to <= start)).slice(0, SLOTS.length);
+  for (const [start, end, translation] of used.sort(([a], [b]) => a - b)) {
     const slot = SLOTS[slots.size];
-    slots.set(slot, text.slice(start, end));
+    slots.set(slot, translation ?? text.slice(start, end));
     marked += escape(text.slice(at, start)) + slot;
     at = end;
   }
@@ -144,6 +167,9 @@ export function detect(text, codes, rules) {
   return highest > -Infinity && 1 / total >= CERTAIN ? { language: codes[scores.indexOf(highest)], probability: 1 / total } : null;
 }
 
+/** The terms of a glossary with their translations, the longest first. */
+export const readGlossary = (terms) => Object.entries(terms ?? {}).sort(([a], [b]) => b.length - a.length);
+
 /** The rules of a site: lists of abbreviations, and the frequent trigrams and words of languages. */
 export function readRules(file) {
   const rank = (list) => new Map(list.map((item, n) => [item, n]));
@@ -153,6 +179,7 @@ export function readRules(file) {
   return {
     // Names of groups are different in each pattern, which has its number in them.
     protect: protect.length ? new RegExp(protect.map((pattern, n) => pattern.replaceAll("p$g", `p${n}g`)).join("|"), "gv") : null,
+    glossary: map(file.glossary, readGlossary),
     abbreviations: map(file.abbreviations, (rule) => ({ never: lower(rule.never), sometimes: lower(rule.sometimes), numbered: lower(rule.numbered), starters: lower(rule.starters), ordinals: Boolean(rule.ordinals) })),
     detection: map(file.detection, (line) => {
       const items = String(line).split(" ");

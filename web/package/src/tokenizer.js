@@ -1,5 +1,7 @@
 // SentencePiece vocabularies: pieces of a text by BPE, by the unigram model or by characters, as the library finds them.
 
+import { mergeAll } from "./merges.js";
+import { describeSymbol, escape } from "./text.js";
 import { EngineError } from "./wasm.js";
 
 const SPACE = "\u2581";
@@ -92,6 +94,19 @@ export class Tokenizer {
     return ids;
   }
 
+  /** Whether a space is added before every text, as in vocabularies of sentences. */
+  get addsSpace() {
+    const newline = this.encode("\n").length;
+    return newline > this.encode("\n\n").length - newline;
+  }
+
+  /** The ids of a text of any length, line by line; after a line break, no space is added. */
+  encodeDocument(text) {
+    const units = escape(text).match(/[^\n]*\n|[^\n]+/g) ?? [];
+    const [newline, addsSpace] = [this.encode("\n").length, this.addsSpace];
+    return units.flatMap((unit, n) => (n && addsSpace ? this.encode(`\n${unit}`).slice(newline) : this.encode(unit)));
+  }
+
   /** The text of ids. */
   decode(ids) {
     const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -126,6 +141,19 @@ export class Tokenizer {
     return text;
   }
 
+  /** A piece for people: a symbol as its number or its language in ⟨⟩. */
+  label(id) {
+    const { text } = this.pieces[id];
+    return describeSymbol(text) ?? text;
+  }
+
+  /** The bytes that an id adds to a text; none for special tokens. */
+  rawBytes(id) {
+    const { text, type } = this.pieces[id];
+    if (type === BYTE) return [parseInt(text.slice(3, 5), 16)];
+    return id < 4 ? [] : encoder.encode(text.replaceAll(SPACE, " "));
+  }
+
   /** The text as characters and user-defined symbols, each {text, frozen}; those of symbols are not merged. */
   #symbols(text) {
     text = text.toWellFormed?.() ?? text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd");
@@ -143,48 +171,18 @@ export class Tokenizer {
     return symbols;
   }
 
-  /** Merge adjacent symbols, the pair with the highest score first and of equal ones the leftmost. */
+  /** Merge adjacent symbols, the pair with the highest score first. */
   #bpe(symbols) {
-    const count = symbols.length;
-    const texts = symbols.map(({ text }) => text);
-    const [before, after] = [Int32Array.from(texts, (_, i) => i - 1), Int32Array.from(texts, (_, i) => (i + 1 < count ? i + 1 : -1))];
-    const heap = []; // of [score, left, right, length]
     const parts = new Map(); // of merged pieces that are not used
-    const first = (a, b) => a[0] > b[0] || (a[0] === b[0] && a[1] < b[1]);
-    const push = (left, right) => {
-      if (left < 0 || right < 0 || symbols[left].frozen || symbols[right].frozen) return;
-      const text = texts[left] + texts[right];
-      const id = this.ids.get(text);
+    const join = (left, right) => {
+      const text = left.text + right.text;
+      const id = left.frozen || right.frozen ? undefined : this.ids.get(text);
       if (id === undefined) return;
-      if (this.pieces[id].type === UNUSED) parts.set(text, [texts[left], texts[right]]);
-      let at = heap.push([this.pieces[id].score, left, right, text.length]) - 1;
-      for (let up; at > 0 && first(heap[at], heap[(up = (at - 1) >> 1)]); at = up) [heap[at], heap[up]] = [heap[up], heap[at]];
+      if (this.pieces[id].type === UNUSED) parts.set(text, [left.text, right.text]);
+      return { rank: -this.pieces[id].score, symbol: { text, frozen: false } };
     };
-    const pop = () => {
-      const top = heap[0];
-      const last = heap.pop();
-      if (heap.length) heap[0] = last;
-      for (let at = 0; ; ) {
-        let best = at;
-        for (const child of [2 * at + 1, 2 * at + 2]) if (child < heap.length && first(heap[child], heap[best])) best = child;
-        if (best === at) return top;
-        [heap[at], heap[best]] = [heap[best], heap[at]];
-        at = best;
-      }
-    };
-    for (let i = 1; i < count; i++) push(i - 1, i);
-    while (heap.length) {
-      const [, left, right, length] = pop();
-      if (!texts[left] || !texts[right] || texts[left].length + texts[right].length !== length) continue; // one has been merged since
-      texts[left] += texts[right];
-      texts[right] = "";
-      after[left] = after[right];
-      if (after[right] >= 0) before[after[right]] = left;
-      push(before[left], left);
-      push(left, after[left]);
-    }
     const used = (text) => (parts.has(text) && this.pieces[this.ids.get(text)]?.type === UNUSED ? parts.get(text).flatMap(used) : [text]);
-    return texts.filter(Boolean).flatMap(used);
+    return mergeAll(symbols, join).flatMap(({ text }) => used(text));
   }
 
   /** The most probable pieces; scores are rounded to 32 bits, as in the library. */

@@ -42,7 +42,7 @@ export class Library {
 
   /** New memory, all zeros; returns its address. */
   allocate(size) {
-    const address = this.call.malloc(Math.max(size, 1));
+    const address = size < 2 ** 31 ? this.call.malloc(Math.max(size, 1)) : 0;
     if (!address) throw new EngineError(`${Math.ceil(size / 2 ** 20)} MiB of memory are refused; close other pages, or use a smaller model or shorter texts`);
     this.bytes(address, size).fill(0);
     return address;

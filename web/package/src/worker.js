@@ -1,26 +1,23 @@
-// The worker of `Translator`: answers messages {id, method, parameters} with {id, result}, {id, error} and {id, event}.
+// The worker of `Translator`: answers messages {id, method, values, options} with {id, result}, {id, error} and {id, event}.
 
-import { LocalTranslator } from "./local.js";
+import { loadModel } from "./local.js";
 
-let translator;
+let model; // a translator or a generator
 const running = new Map(); // by the ids of messages
+const METHODS = ["translate", "alternatives", "detect", "inspect", "reference", "head", "generate"];
 
-const METHODS = {
-  async load({ folder }, signal, emit) {
-    translator = await LocalTranslator.load(new URL(folder), { signal, onProgress: emit });
-    return translator.facts;
-  },
-  translate: ({ texts, options }, signal, emit) => translator.translate(texts, { ...options, signal }, emit),
-  alternatives: ({ text, output, position, options }, signal) => translator.alternatives(text, output, position, { ...options, signal }),
-  detect: ({ text }) => translator.detect(text),
-};
+async function answer(method, values, options, emit) {
+  if (METHODS.includes(method)) return model[method](...values, options, emit);
+  model = await loadModel(new URL(values[0]), { ...options, onProgress: emit });
+  return model.facts;
+}
 
-addEventListener("message", async ({ data: { id, method, parameters } }) => {
+addEventListener("message", async ({ data: { id, method, values, options } }) => {
   if (method === "abort") return running.get(id)?.abort();
   const controller = new AbortController();
   running.set(id, controller);
   try {
-    postMessage({ id, result: await METHODS[method](parameters, controller.signal, (event) => postMessage({ id, event })) });
+    postMessage({ id, result: await answer(method, values, { ...options, signal: controller.signal }, (event) => postMessage({ id, event })) });
   } catch (failure) {
     postMessage({ id, error: failure.message, name: failure.name });
   }
