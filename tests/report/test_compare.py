@@ -3,10 +3,11 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from transduce.config import to_toml
+from transduce.config import build, to_toml
 from transduce.data.prepare import DataConfig
 from transduce.errors import ConfigError, RunError
 from transduce.models.config import DecoderOnlyConfig, EncoderDecoderConfig, ModelConfig
@@ -18,6 +19,7 @@ from transduce.report.compare import (
     significance,
     write_comparison,
 )
+from transduce.report.run import Run
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe
 from transduce.training.train_config import TrainConfig
@@ -37,7 +39,7 @@ def make_run(folder: Path, bleu: float, warmup: int) -> Path:
 def test_figures_and_different_settings(tmp_path: Path) -> None:
     runs = read_runs([make_run(tmp_path / "a", 20.0, 100), make_run(tmp_path / "b<i>", 30.0, TrainConfig().warmup)])
     rows = dict(figures(runs))
-    assert rows["best BLEU of a checkpoint, validation set"] == ["20.00", "30.00 ★"]
+    assert rows["best BLEU of a checkpoint, validation set, greedy"] == ["20.00", "30.00 ★"]
     assert rows["best loss of a checkpoint, validation set"] == ["4.000", "4.000"]
     assert rows["training time"] == ["0:01:40", "0:01:40"]
     assert different_settings(runs) == [("train.warmup", ["100", "4000"])]
@@ -63,7 +65,7 @@ def test_figures_and_different_settings(tmp_path: Path) -> None:
             "transcribe",
             EncoderDecoderConfig(source="audio", positions="learned"),
             "wer",
-            "best Word error rate of a checkpoint, validation set",
+            "best Word error rate of a checkpoint, validation set, greedy",
         ),
     ],
 )
@@ -121,7 +123,7 @@ def test_a_clear_difference_is_significant_and_shown_side_by_side(tmp_path: Path
     assert sentence.startswith("good (BLEU ")
     assert "is significantly better than poor (BLEU " in sentence
     assert "60 validation sentences" in sentence
-    assert dict(figures(runs))["BLEU of the finished model, validation set"] == ["3.00", "80.00 ★"]
+    assert dict(figures(runs))["BLEU of the finished model, validation set, beam 4"] == ["3.00", "80.00 ★"]
     write_comparison(page := tmp_path / "page.html", runs)
     html = page.read_text(encoding="utf-8")
     assert "is significantly better than poor" in html
@@ -147,3 +149,18 @@ def test_outputs_of_other_sentences_are_not_compared(tmp_path: Path) -> None:
     assert "a has no translations of a finished model" in significance(runs, read_outputs(runs))
     write_comparison(tmp_path / "page.html", runs)
     assert "side by side" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "unit"),
+    [
+        ("translate", {}, "target tokens/s"),
+        ("masked", {"architecture": "encoder_only"}, "tokens/s"),
+        ("classify", {"architecture": "encoder_only", "source": "image", "classes": 2}, "images/s"),
+        ("classify", {"architecture": "encoder_only", "classes": 2}, "texts/s"),
+    ],
+)
+def test_the_speed_says_what_it_counts(task: str, model: dict[str, Any], unit: str, tmp_path: Path) -> None:
+    data = {"train": [["a.txt", "b.txt"] if task == "translate" else ["a.txt"]]}
+    recipe = build(Recipe, {"task": task, "model": model, "data": data}, "test")
+    assert Run("run", tmp_path, recipe, []).counted_tokens == unit

@@ -68,6 +68,14 @@ def test_a_run_that_its_minutes_ended_is_undertrained() -> None:
     )
 
 
+def test_a_run_that_expected_fewer_steps_than_it_could_do_gets_the_minutes_that_it_needs() -> None:
+    run = make([6.0], ended_by="train.minutes=60", steps=1000, minutes=60)
+    run.train[-1]["seconds"] = 30.0  # of 100 steps
+    found = judge(run)
+    assert found is not None
+    assert found.command.endswith("train.minutes=6")
+
+
 def test_a_complete_run_whose_loss_falls_is_undertrained() -> None:
     found = verdict(FALLING, FALLING, ended_by="train.steps=1000")
     assert found.kind == "undertrained"

@@ -74,6 +74,7 @@ class Classify(Task):
     def __init__(self, settings: ClassifyConfig | None = None, source: str = "text") -> None:
         super().__init__(settings or ClassifyConfig())
         self._images = source == "image"
+        self.counted = "images" if self._images else "texts"
         if self._images:
             self.reader, self.markers = "images", 0
         self._labels: list[str] = []

@@ -5,7 +5,7 @@ The search is held to the grammar of linearized trees, so every output is a tree
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -308,16 +308,21 @@ class Parser(Loaded):
         """Parse one sentence, which is a text or a list of words."""
         return next(self.stream([sentence]))
 
-    def stream(self, texts: Iterable[Sentence]) -> Iterator[Tree]:
-        """Like `parse`, but read texts in windows and yield trees one by one, in order."""
+    def stream(self, texts: Iterable[Sentence], *, tree_done: Callable[[], object] | None = None) -> Iterator[Tree]:
+        """Like `parse`, but read texts in windows and yield trees one by one, in order.
+
+        `tree_done` is called after each tree, when it is found.
+        """
         require_list(texts, "texts")
         source = iter(texts)
         first = 1
         while window := list(islice(source, self._window)):
-            yield from self._parse(window, first)
+            yield from self._parse(window, first, tree_done)
             first += len(window)
 
-    def _parse(self, texts: Sequence[Sentence], first: int) -> list[Tree]:
+    def _parse(
+        self, texts: Sequence[Sentence], first: int, tree_done: Callable[[], object] | None = None
+    ) -> list[Tree]:
         for number, text in enumerate(texts, start=first):
             if isinstance(text, Sequence) and not isinstance(text, str):
                 require_texts(text, f"the words of sentence {number}")
@@ -338,6 +343,8 @@ class Parser(Loaded):
                 candidates = [self._tree(hypothesis.tokens, sentences[number]) for hypothesis in hypotheses]
                 log_probs = [hypothesis.log_prob for hypothesis in hypotheses]
                 trees[number] = minimum_risk_tree(candidates, log_probs) if self.mbr else candidates[0]
+                if tree_done:
+                    tree_done()
         return trees
 
     def _check(self, words: Sequence[str], tokens: Sequence[int], number: int) -> None:

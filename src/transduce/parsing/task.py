@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from transduce.cli.evaluate import Evaluation, read_test_set
 from transduce.cli.messages import log
+from transduce.cli.progress import ProgressBar
 from transduce.config import Table, to_table
 from transduce.errors import ConfigError
 from transduce.files.pairs import ReadReport
@@ -51,9 +52,9 @@ class Parse(Translate):
         sentences = [validation.texts[number][0] for number in numbers]
         parser = Parser(model, validation.trained_tokenizer, config=options)
         words = [sentence.split(" ") for sentence in sentences[processes.share]]
-        outputs = processes.gather(
-            validation.interruptible(lambda: [" ".join(linearize(tree)) for tree in parser.parse(words)])
-        )
+        validation.display.phase("parsing", len(words))
+        found = parser.stream(words, tree_done=validation.display.advance)
+        outputs = processes.gather(validation.interruptible(lambda: [" ".join(linearize(tree)) for tree in found]))
         trees, references = [_tree(output) for output in outputs], [self._references[number] for number in numbers]
         samples = [
             {"source": sentence, "reference": validation.texts[number][1], "output": output}
@@ -164,11 +165,12 @@ def evaluate_trees(request: Evaluation) -> None:
     for folders in request.systems:
         parser = Parser.load(folders, device=request.device, threads=request.threads, mbr=request.mbr, **request.search)
         name = " + ".join(map(str, folders))
-        log(f"{name}: {len(references):,} trees, engine {parser.engine.description}")
-        trees = parser.parse([tree.words for tree in references])
+        log(f"{name}: {len(references):,} trees, {parser.config.name}, engine {parser.engine.description}")
+        with ProgressBar(lambda: len(references), 0, False, "trees") as progress:
+            trees = list(parser.stream([tree.words for tree in references], tree_done=progress.advance))
         if request.out:
             request.out.write_text("".join(f"{tree}\n" for tree in trees), encoding="utf-8")
-        results.append({"model": name, **tree_scores(trees, references)})
+        results.append({"model": name, "search": parser.config.name, **tree_scores(trees, references)})
     if request.as_json:
         print(json.dumps(results, indent=1))
         return
@@ -177,7 +179,8 @@ def evaluate_trees(request: Evaluation) -> None:
             print(result["model"])
         for key, name in (("f1", "F1"), ("precision", "P"), ("recall", "R"), ("exact", "exact")):
             print(f"{name:<6}{result[key]:6.2f}")
-        print(f"labelled brackets as EVALB counts them with COLLINS.prm; {result['well_formed']:.1f}% well-formed")
+        counted = f"labelled brackets as EVALB counts them with COLLINS.prm, {result['search']}"
+        print(f"{counted}; {result['well_formed']:.1f}% well-formed")
 
 
 def tree_scores(trees: Sequence[Tree], references: Sequence[Tree]) -> dict[str, Any]:

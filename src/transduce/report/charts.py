@@ -12,7 +12,7 @@ Point = tuple[float, float]
 Number = Callable[[float], str]
 """How a value is written."""
 
-_WIDTH, _HEIGHT = 460, 230
+_WIDTH, _HEIGHT = 380, 200
 _RIGHT, _TOP, _BOTTOM = 12, 26, 26
 _CHARACTER = 6.7
 """Width of a character of a label."""

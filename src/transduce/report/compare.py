@@ -9,7 +9,7 @@ from pathlib import Path
 from transduce.errors import ConfigError
 from transduce.report.page import table, write_page
 from transduce.report.report import COLOURS, charts, marked, settings_of
-from transduce.report.run import Run, read_run
+from transduce.report.run import SEARCHES, Run, read_run
 from transduce.report.verdict import judge
 from transduce.translation.scores import compare, sentence_chrf
 
@@ -119,12 +119,12 @@ def write_comparison(path: Path, runs: Sequence[Run]) -> None:
     body = [
         f"<h1>{escape(' and '.join(names))}</h1>",
         f'<div class="card verdict calm">{escape(verdict)}</div>' if verdict else "",
-        table("Figures", ["", *names], shown),
+        table("Figures", ["figure", *names], shown, SEARCHES),
         _side_by_side(names, outputs) if isinstance(outputs, list) and len(runs) > 1 else "",
         '<h2>Training</h2><div class="charts">',
         *charts(runs),
         "</div>",
-        table("Settings that differ", ["", *names], settings),
+        table("Settings that differ", ["setting", *names], settings),
     ]
     write_page(path, " and ".join(names), "".join(body))
 
@@ -140,7 +140,7 @@ def _side_by_side(names: Sequence[str], outputs: Outputs) -> str:
         source, reference, texts = outputs[index]
         best = f"{max(scores[index]):.0f}" if max(scores[index]) > min(scores[index]) else None
         cells = (
-            f"{marked(text, reference)} <span class=score>(chrF {_cell(f'{score:.0f}', best)})</span>"
+            f"{marked(text, reference) or '(empty)'} <span class=score>(chrF {_cell(f'{score:.0f}', best)})</span>"
             for text, score in zip(texts, scores[index], strict=True)
         )
         rows.append([escape(source), *cells, escape(reference)])

@@ -22,7 +22,7 @@ def write_page(path: Path, title: str, body: str) -> None:
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)} · transduce</title><style>{STYLE}</style></head>
-<body>{body}</body>
+<body><main>{body}</main></body>
 </html>
 """
     write_atomically(path, page.encode())

@@ -10,7 +10,7 @@ from typing import Any
 from transduce.config import to_table
 from transduce.report.charts import Series, heat_map, line_chart, step_label
 from transduce.report.page import STOPS, command_html, table, write_page
-from transduce.report.run import Run
+from transduce.report.run import SEARCHES, Run
 from transduce.report.verdict import judge
 from transduce.training.metrics import Metrics, Record, figure_text, points_of
 from transduce.training.recipe import Recipe
@@ -59,14 +59,16 @@ def charts(runs: Sequence[Run]) -> Iterator[str]:
         losses = [*lines("train", "loss", "train"), *lines("valid", "loss", "valid", "b")]
         yield line_chart("Loss", losses, "{:.3f}".format, log=True, best=best)
     for key, name in {key: name for run in runs for key, name in run.scores.items() if key != "loss"}.items():
-        yield line_chart(f"{name} on the validation set", lines("valid", key, name, "b"), "{:.2f}".format, best=best)
+        by = ", greedy" if first.task.searches and key in first.scores else ""
+        title = f"{name} on the validation set{by}"
+        yield line_chart(title, lines("valid", key, name, "b"), "{:.2f}".format, best=best)
     yield line_chart("Learning rate", lines("train", "learning_rate", "learning rate"), "{:.3g}".format, log=True)
     yield line_chart("Gradient norm", lines("train", "grad_norm", "norm"), "{:.3g}".format, log=True)
     speeds = [
         Series(run.name if compared else run.counted_tokens, run.speeds, style)
         for run, style in zip(runs, COLOURS, strict=False)
     ]
-    yield line_chart("Speed, tokens/s" if compared else "Speed", speeds, "{:,.0f}".format)
+    yield line_chart(f"Speed, {first.counted_tokens}" if compared else "Speed", speeds, "{:,.0f}".format)
     if not compared:
         yield line_chart("Peak memory", lines("train", "memory_gb", "GB"), "{:.3g}".format)
 
@@ -89,7 +91,8 @@ def _facts(run: Run) -> str:
     """The most important figures, scores first."""
     figures = {name: figure for name, figure in run.figures.items() if name not in ("parameters", "device")}
     facts = (f"<div class=fact><b>{figure.text}</b>{escape(name)}</div>" for name, figure in figures.items())
-    return f'<div class="facts">{"".join(facts)}</div>'
+    note = f'<p class="soft">{SEARCHES}</p>' if run.final and run.task.translates else ""
+    return f'<div class="facts">{"".join(facts)}</div>{note}'
 
 
 def _about(starts: list[Record]) -> str:

@@ -8,12 +8,14 @@ from statistics import median
 
 from transduce.config import build, read_toml
 from transduce.errors import RunError
-from transduce.files.readers import READERS
 from transduce.report.charts import Point
 from transduce.training.display import clock_time
 from transduce.training.metrics import Record, figure_text, points_of, read_records
 from transduce.training.recipe import Recipe
 from transduce.training.task import TASKS, Task
+
+SEARCHES = "Checkpoints are scored with greedy search, the finished model with the search of its recipe."
+"""Why the scores of a checkpoint and of the finished model differ."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Run:
     @property
     def counted_tokens(self) -> str:
         """What the speed of training counts."""
-        return "target tokens/s" if READERS[self.task.reader].has_translations else "tokens/s"
+        return f"{self.task.of(self.recipe).counted}/s"
 
     @cached_property
     def speeds(self) -> list[Point]:
@@ -75,19 +77,25 @@ class Run:
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
-        """The figures by name. A checkpoint is scored with greedy search, the finished model as the recipe says."""
+        """The figures by name."""
         result: dict[str, Figure] = {}
+
+        def by(key: str, records: Sequence[Record], otherwise: str) -> str:
+            search = next((record["search"] for record in records if "search" in record), otherwise)
+            return f", {search}" if self.task.searches and key in self.scores else ""
 
         def add(name: str, key: str, values: Sequence[float]) -> None:
             lowest = key in ("loss", "perplexity") or key in self.task.lower_is_better
             for value in (min(values) if lowest else max(values),) if values else ():
                 result[name] = Figure(figure_text(key, value), -value if lowest else value)
 
-        finished = "{} of the finished model, validation set"
+        final, finished = [self.final] if self.final else [], "{} of the finished model, validation set"
         for key, name in {**self.scores, "perplexity": "perplexity"}.items():
-            add(finished.format(name), key, [y for _, y in points_of([self.final or {}], f"valid_{key}")])
+            name = finished.format(name) + by(key, final, self.recipe.search.name)
+            add(name, key, [y for _, y in points_of(final, f"valid_{key}")])
         for key, name in {**self.scores, "loss": "loss"}.items():
-            add(f"best {name} of a checkpoint, validation set", key, [y for _, y in points_of(self.valid, key)])
+            name = f"best {name} of a checkpoint, validation set" + by(key, self.valid, "greedy")
+            add(name, key, [y for _, y in points_of(self.valid, key)])
         for record in self.valid[-1:]:
             if "criterion" in record:
                 criterion = self.scores.get(record["criterion"], "loss")

@@ -19,6 +19,8 @@ _OVERFITTED, _OVERFITTED_SHARE = 1.02, 0.8
 """The validation loss has risen if it is this many times its lowest value, which was in this share of the run."""
 _FALLS, _FALLS_MUCH, _FLAT = 0.01, 0.05, 0.005
 """Relative fall of the loss in a quarter of the run: of a run that ended early, of a complete one, of a plateau."""
+_VALIDATED = 1.2
+"""Time of training and validation, as a multiple of the time of training: an estimate."""
 _WAITING = 0.2
 """Share of the training time in which a device waits for batches, from which the loader is too slow."""
 
@@ -122,8 +124,8 @@ def _undertrained(run: Run) -> Verdict | None:
         return Verdict("not finished", f"{done}{falling}", "resume with", _train(run, {}))
     reason = str(run.final.get("ended_by", "train.minutes")).partition("=")[0]
     if step < config.steps and reason == "train.minutes" and (falls is None or falling):
-        minutes = math.ceil((config.minutes or 1) * config.steps / step)
-        command = _train(run, {"train.minutes": minutes})
+        spent = min(config.minutes or 1, run.train[-1].get("seconds", math.inf) / 60 * _VALIDATED)
+        command = _train(run, {"train.minutes": math.ceil(spent * config.steps / step)})
         return Verdict("undertrained", f"{done} because train.minutes ended{falling}", "resume with", command)
     if step >= config.steps and falls is not None and falls >= _FALLS_MUCH:
         finding = f"after all {step:,} steps, the loss still falls by {falls:.0%} in a quarter of the run"
