@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 FIGURES: dict[str, Any] = json.loads((Path(__file__).parents[1] / "benchmarks" / "figures.json").read_text("utf-8"))
-WIDTH, BAR, GAP, TOP = 720, 15, 10, 56
-CHARACTER = 6.6
+WIDTH, LEFT, BAR, GAP, TOP, LINE = 560, 8, 17, 9, 33, 17
+"""Sizes of a chart that is readable on a phone, where it is drawn at 0.6 of this size."""
+CHARACTER = 7.6
 """Width of a character of a label."""
-LABEL = 52
+LABEL = 64
 """Largest number of characters of a label."""
 TEXT = "#7d7d7d"
 COLOURS = ("#2f81c7", "#c98a1b", "#8a8f98", "#3d9970", "#b65fa6")
@@ -30,36 +31,36 @@ class Chart:
     def draw(self, look_up: Callable[[str], Any]) -> str:
         """The chart as SVG; `look_up` finds the figure of a path."""
         groups = {label: [_number(look_up(path)) for path in paths] for label, paths in self.groups.items()}
-        left = 16 + CHARACTER * max(map(len, groups))
-        scale = (WIDTH - left - 70) / max(value for values in groups.values() for value in values)
-        height = TOP + len(groups) * (len(self.series) * BAR + GAP)
+        scale = (WIDTH - LEFT - 70) / max(value for values in groups.values() for value in values)
         facts = (f"{label}: {', '.join(map(_text, values))}" for label, values in groups.items())
         described = f"{self.title}, {self.unit}; {', '.join(self.series)}. {'; '.join(facts)}"
         lines = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-            f'role="img" aria-label="{escape(described)}" font-family="sans-serif" font-size="12" fill="{TEXT}">',
-            f'<text x="8" y="17" font-size="14" font-weight="bold">{escape(f"{self.title}, {self.unit}")}</text>',
+            f'<text x="{LEFT}" y="18" font-size="15" font-weight="bold">{escape(self.title)}</text>',
+            f'<text x="{LEFT}" y="38">{escape(self.unit)}</text>',
         ]
-        x = 8.0
+        x, y = float(LEFT), 50
         for name, colour in zip(self.series, COLOURS, strict=False):
-            lines.append(f'<rect x="{x:.0f}" y="30" width="11" height="11" fill="{colour}"/>')
-            lines.append(f'<text x="{x + 16:.0f}" y="40">{escape(name)}</text>')
-            x += 34 + CHARACTER * len(name)
-        y = TOP
+            width = 34 + CHARACTER * len(name)
+            if x > LEFT and x + width > WIDTH:
+                x, y = float(LEFT), y + LINE + 3
+            lines.append(f'<rect x="{x:.0f}" y="{y}" width="12" height="12" fill="{colour}"/>')
+            lines.append(f'<text x="{x + 17:.0f}" y="{y + 11}">{escape(name)}</text>')
+            x += width
+        y += TOP
         for label, values in groups.items():
-            middle = y + len(values) * BAR / 2 + 3
-            lines.append(
-                f'<text x="{left - 8:.0f}" y="{middle:.0f}" text-anchor="end">{escape(label.replace("`", ""))}</text>'
-            )
+            lines.append(f'<text x="{LEFT}" y="{y + 8}">{escape(label.replace("`", ""))}</text>')
+            y += LINE - 2
             for value, colour in zip(values, COLOURS, strict=False):
                 width = max(value * scale, 1)
                 lines.append(
-                    f'<rect x="{left:.0f}" y="{y}" width="{width:.1f}" height="{BAR - 3}" fill="{colour}"/>'
-                    f'<text x="{left + width + 5:.1f}" y="{y + BAR - 5}" font-size="11">{_text(value)}</text>'
+                    f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR - 3}" fill="{colour}"/>'
+                    f'<text x="{LEFT + width + 5:.1f}" y="{y + BAR - 5}" font-size="13">{_text(value)}</text>'
                 )
                 y += BAR
             y += GAP
-        return "\n".join([*lines, "</svg>"]) + "\n"
+        size = f'viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(described)}" '
+        return "\n".join([f'{head}font-family="sans-serif" font-size="14" fill="{TEXT}">', *lines, "</svg>"]) + "\n"
 
 
 def _number(value: Any) -> float:
@@ -89,6 +90,7 @@ def whole(entry: str, *columns: str) -> dict[str, tuple[str, ...]]:
 
 SEARCHES = ("one by one, greedy", "one by one, beam 4", "32 sentences, greedy", "32 sentences, beam 4")
 BATCHES = ("64 sentences, beam 4", "256 sentences, beam 4", "1,024 sentences, beam 4", "64 sentences, greedy")
+DIRECTIONS = ("English to German", "German to English", "English to French", "French to English")
 ERRORS = (
     "the target of another pair", "the last two thirds of the target removed", "sides swapped",
     "target is a copy of the source", "source in German, of another pair", "target in English, of another pair",
@@ -181,6 +183,28 @@ CHARTS = {
         table("check-errors", ERRORS, ("Multi30k", "Tatoeba", "Europarl")),
     ),
     "bundled": Chart("The bundled model", "BLEU", ("higher is better",), whole("bundled", "BLEU")),
+    "everyday": Chart(
+        "Everyday sentences", "chrF2", ("English to German", "English to French"),
+        whole("everyday", "English to German", "English to French"),
+    ),
+    "judged": Chart(
+        "Everyday sentences, judged by a language model", "outputs",
+        ("correct", "minor flaw", "wrong", "lost or invented"),
+        table("judged", DIRECTIONS, ("correct", "minor flaw", "wrong", "lost or invented")),
+    ),
+    "start": Chart("From the command to the first translation", "s", ("lower is better",), whole("start", "median, s")),
+    "generate-n1": Chart(
+        "SmolLM2-135M on one thread of a Neoverse-N1", "new tokens/s", ("higher is better",),
+        whole("generate-n1", "new tokens/s"),
+    ),
+    "opus-mt": Chart(
+        "OPUS-MT on one core of a Neoverse-N1", "lines per CPU second", ("greedy", "beam 4"),
+        whole("opus-mt", "lines per CPU second, greedy", "lines per CPU second, beam 4"),
+    ),
+    "glossary": Chart(
+        "Terms of a glossary", "% of terms used", ("used", "used as a whole word"),
+        whole("glossary", "% of terms used", "% of terms used as a whole word"),
+    ),
     "installed": Chart("Size of an installation", "MB", ("smaller is better",), whole("installed", "MB")),
     "engine-quality": Chart(
         "The fast engines and the reference", "BLEU", ("engine", "plain, float32"),

@@ -27,7 +27,7 @@ RINGS = {
     "config": "shared",
 }
 """The rings, by a package of their first layer."""
-WIDTH, MARGIN, ROW, BOX, GAP = 900, 14, 46, 24, 9
+WIDTH, MARGIN, ROW, BOX, GAP = 1000, 14, 46, 24, 8
 CHARACTER = 6.7
 """Width of a character of a name."""
 SWEEPS = 24

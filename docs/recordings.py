@@ -18,11 +18,13 @@ from pathlib import Path
 
 STATIC = Path(__file__).with_name("static")
 SENTENCE = "The animal didn't cross the street because it was too tired.\tstack=encoder&question=it>animal\n"
-FRAMES, STEP, SHOWN_MS, LAST_MS, QUALITY = 60, 0.5, 200, 3000, 55
-"""Number of frames, seconds of the path between two, and milliseconds for which each and the last are shown."""
+SECONDS, SHOWN_MS, LAST_MS, QUALITY = 30, 200, 3000, 55
+"""Length of the path, milliseconds for which half a second of it and its end are shown, and the quality of frames."""
+SCREENS = {"": (760, 4.8, 1, 0.5), "-phone": (340, 9.5, 2, 1.0)}
+"""Width of the picture, height of its text in em, pixels per unit, and seconds of the path between two frames."""
 MOVE = "(slider, time) => { slider.value = time; slider.dispatchEvent(new Event('input', { bubbles: true })) }"
-QUIET = """.path-controls { display: none !important } .path { border: 0 !important; width: 760px }
-.path-text { height: 4.8em; overflow: hidden; margin-bottom: 0 !important }"""
+QUIET = """.path-controls { display: none !important } .path { border: 0 !important; width: %dpx }
+.path-text { height: %gem; overflow: hidden; margin-bottom: 0 !important }"""
 RECIPE = """# A small model of the demo corpus, for one thread of a CPU.
 [data]
 train = [["data/demo/train.en", "data/demo/train.de"]]
@@ -66,23 +68,25 @@ def record_path() -> None:
         subprocess.run(inspect, check=True)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for scheme in ("light", "dark"):
-            page = browser.new_page(viewport={"width": 900, "height": 1000}, color_scheme=scheme)
-            page.goto((site / "1.html").as_uri())
-            page.add_style_tag(content=QUIET)
-            card, slider = page.locator(".card.path"), page.locator(".path-controls input[type=range]")
-            frames = []
-            for number in range(FRAMES + 1):
-                slider.evaluate(MOVE, number * STEP)
-                page.evaluate("() => new Promise(requestAnimationFrame)")
-                frames.append(Image.open(BytesIO(card.screenshot())).convert("RGB"))
-            frames.insert(0, frames.pop())  # a reader sees the whole picture first
-            durations = [LAST_MS] + [SHOWN_MS] * FRAMES
-            frames[0].save(
-                STATIC / f"path-{scheme}.webp", save_all=True, append_images=frames[1:], duration=durations, loop=0,
-                quality=QUALITY, method=6, minimize_size=True, allow_mixed=True,
-            )  # fmt: skip
-            frames[0].save(STATIC / f"path-{scheme}-still.webp", quality=QUALITY, method=6)
-            page.close()
+            for name, (width, lines, scale, step) in SCREENS.items():
+                window = {"width": width + 140, "height": 1000}
+                page = browser.new_page(viewport=window, color_scheme=scheme, device_scale_factor=scale)
+                page.goto((site / "1.html").as_uri())
+                page.add_style_tag(content=QUIET % (width, lines))
+                card, slider = page.locator(".card.path"), page.locator(".path-controls input[type=range]")
+                frames = []
+                for number in range(round(SECONDS / step) + 1):
+                    slider.evaluate(MOVE, number * step)
+                    page.evaluate("() => new Promise(requestAnimationFrame)")
+                    frames.append(Image.open(BytesIO(card.screenshot())).convert("RGB"))
+                frames.insert(0, frames.pop())  # a reader sees the whole picture first
+                durations = [LAST_MS] + [round(SHOWN_MS * step / 0.5)] * (len(frames) - 1)
+                frames[0].save(
+                    STATIC / f"path-{scheme}{name}.webp", save_all=True, append_images=frames[1:], duration=durations,
+                    loop=0, quality=QUALITY, method=4, minimize_size=True, allow_mixed=True,
+                )  # fmt: skip
+                frames[0].save(STATIC / f"path-{scheme}{name}-still.webp", quality=QUALITY, method=6)
+                page.close()
         browser.close()
 
 
