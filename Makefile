@@ -27,6 +27,7 @@ check: $(READY) docs    ## what CI checks besides the tests
 docs: $(READY)          ## build the site into build/docs; warnings, such as broken links, are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
 	rm -rf build/docs/examples; $(BIN)/transduce inspect --site build/docs/examples docs/examples.txt --to de
+	rm -rf build/docs/try; $(BIN)/transduce export --to web --out build/docs/try
 
 faults: $(READY)        ## every fault as often as the docs promise: several hours
 	FAULTS=full $(BIN)/python -m pytest -o faulthandler_timeout=0 -n 2 --durations=20 tests/faults

@@ -108,7 +108,7 @@ def train_both(recipe: Recipe, valid: str) -> dict[str, dict[str, float]]:
     with Steps(recipe, task, plan, Variation(tokenizer), ours, optimizer, print) as own_steps:
 
         def our_step(step: int) -> None:
-            _, labels = own_steps.gradients(step)
+            _, labels, _ = own_steps.gradients(step)
             own_steps.learner.update(step + 1, scheduled_rate(step + 1, config, WIDTH), labels)
 
         systems: dict[str, Callable[[int], object]] = {PEER: peer_step, OURS: our_step}

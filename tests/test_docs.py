@@ -227,3 +227,14 @@ def test_the_home_page_shows_its_pictures(site: Path) -> None:
     assert len(pictures) >= 6
     for picture in pictures:
         assert (site / picture).stat().st_size > 0
+
+
+def test_versions_of_the_site_stand_side_by_side(tmp_path: Path) -> None:
+    publish = runpy.run_path(str(ROOT / "docs" / "versions.py"))["publish"]
+    for version in ("0.9.0", "0.10.0rc1", "0.10.0", "0.9.0"):
+        (tmp_path / "built").mkdir(exist_ok=True)
+        (tmp_path / "built/objects.inv").write_bytes(f"# Sphinx inventory\n# Version: {version}\n".encode() + b"\xff")
+        versions = publish(tmp_path / "built", tmp_path / "site")
+    assert versions == ["0.10.0", "0.10.0rc1", "0.9.0"]
+    assert json.loads((tmp_path / "site/versions.json").read_text(encoding="utf-8")) == versions
+    assert 'url=0.10.0/index.html"' in (tmp_path / "site/index.html").read_text(encoding="utf-8")

@@ -41,6 +41,7 @@ __all__ = [
     "TextEncoder",
     "TextScore",
     "Tokenizer",
+    "TranscribeOptions",
     "Transcriber",
     "Transcript",
     "TransduceError",
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from transduce.search.decoder import Hypothesis
     from transduce.search.engine import Engine, Job
     from transduce.search.options import SamplingOptions, SearchConfig, SearchOptions
-    from transduce.speech.transcriber import SpeechOptions, SpokenPart, Transcriber, Transcript
+    from transduce.speech.transcriber import SpeechOptions, SpokenPart, TranscribeOptions, Transcriber, Transcript
     from transduce.tokenizers.any_tokenizer import AnyTokenizer
     from transduce.tokenizers.tokenizer import Tokenizer
     from transduce.training.api import train
@@ -96,7 +97,13 @@ else:
         "transduce.search.decoder": ["Hypothesis"],
         "transduce.search.engine": ["Engine", "Job"],
         "transduce.search.options": ["SamplingOptions", "SearchConfig", "SearchOptions"],
-        "transduce.speech.transcriber": ["SpeechOptions", "SpokenPart", "Transcriber", "Transcript"],
+        "transduce.speech.transcriber": [
+            "SpeechOptions",
+            "SpokenPart",
+            "TranscribeOptions",
+            "Transcriber",
+            "Transcript",
+        ],
         "transduce.tokenizers.any_tokenizer": ["AnyTokenizer"],
         "transduce.tokenizers.tokenizer": ["Tokenizer"],
         "transduce.training.api": ["train"],

@@ -107,7 +107,12 @@ FEATURES = {
     ),
     "language_model": Feature(
         tasks={"language_model": "transduce.language_model.task:LanguageModel"},
-        readers={"text": "transduce.language_model.document_shards:DOCUMENTS"},
+        task_settings={"language_model": "transduce.language_model.task:LanguageModelConfig"},
+        readers={
+            "text": "transduce.language_model.document_shards:DOCUMENTS",
+            "prompts": "transduce.language_model.documents:PROMPTS",
+        },
+        evaluations={"language_model": "transduce.language_model.evaluate:evaluate_language_model"},
         uses={"language_model": "use it with: transduce generate or transduce score"},
         commands={"generate": "transduce.language_model.command:generate"},
         hooks={"score_texts": "transduce.language_model.command:score_texts"},
@@ -125,6 +130,7 @@ FEATURES = {
             "masked": "transduce.encoders.pretraining:MaskedConfig",
             "denoise": "transduce.encoders.pretraining:DenoiseConfig",
         },
+        evaluations={"masked": "transduce.encoders.evaluate:evaluate_masked"},
         uses={
             "masked": "use it with: transduce fill",
             "denoise": "train a translation model from it with: transduce train --start-from",

@@ -22,7 +22,8 @@ SANITIZERS = {
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"],
     "thread": ["-fsanitize=thread"],
 }
-FLAGS = ["-g1", "-DSPINS=10"]  # spinning would take most of the time, as there are more threads than cores
+FLAGS = ["-g1", "-DSPINS=10", "-DPENALTY=0"]
+"""Spinning would take most of the time, as there are more threads than cores, and all of these shall work."""
 WORDS: dict[str, list[str]] = {"address": [], "thread": ["--concurrent"]}
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's

@@ -37,6 +37,8 @@ class Reader:
     """Whether the target text is a translation of the source text."""
     arrays: bool = False
     """Whether the first item of an example is an array of numbers, for example pixels, instead of a text."""
+    has_prompts: bool = False
+    """Whether an example is a prompt and its answer, which become one stream, with BOS between them."""
     labels: bool = False
     """Whether the last item of an example is the name of a class, whose stream is its number."""
     pieces: Callable[..., Iterator[Any]] | None = None
@@ -44,7 +46,7 @@ class Reader:
     to be trained on, and the reader writes them: `write` is like `write_pairs`, `encode` like `encode_shards`
     (data/write_corpus.py), given the corpus."""
     write: Callable[..., None] | None = None
-    encode: Callable[..., list[int]] | None = None
+    encode: Callable[..., None] | None = None
     symbols: Callable[[Corpus], list[str]] = lambda _: []
     """The symbols that the vocabulary of a training corpus must have for this reader."""
     named_files: Callable[[Path], Iterable[Path]] = lambda _: ()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 from transduce.disk import require_file
 from transduce.errors import ModelError
 from transduce.features import HOOKS
-from transduce.tokenizers.tokenizer import MAX_BYTES, Tokenizer
+from transduce.tokenizers.tokenizer import BOS, MAX_BYTES, Tokenizer
 
 
 class AnyTokenizer(Protocol):
@@ -67,6 +67,11 @@ class AnyTokenizer(Protocol):
 IMPORTED = "tokenizer.json"
 """The file of a tokenizer of another toolkit (interop/imported_tokenizers.py)."""
 _SIDES = ("source", "target")
+
+
+def encode_prompt_and_answer(tokenizer: AnyTokenizer, prompt: str, answer: str) -> list[int]:
+    """The tokens of a prompt, BOS, and those of its answer."""
+    return [*tokenizer.encode_document(prompt), BOS, *tokenizer.encode_document(answer)]
 
 
 class TokenizerPair:
