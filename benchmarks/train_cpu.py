@@ -35,7 +35,7 @@ from torch import nn
 from transduce.data.batch import Batch, to_device
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.training.learner import Learner, make_optimizer
-from transduce.training.measured import bfloat16_is_hopeless, product_times
+from transduce.training.measured import hopeless_product
 from transduce.training.recipe import Recipe, load_recipe
 from transduce.translation.task import Translate
 
@@ -75,10 +75,9 @@ def main() -> None:
         name: [(to_device(Translate().pack(batch), torch.device("cpu")), padded(batch)) for batch in batches]
         for name, batches in (("similar lengths", similar), ("mixed lengths", mixed))
     }
-    product = product_times()
-    slow = bfloat16_is_hopeless(product)
+    slow = hopeless_product()
     if slow:
-        print(f"bfloat16: slow on this CPU; a small product takes {product.slowdown:,.0f} times as long as in float32")
+        print(f"bfloat16: slow on this CPU; a small product takes {slow[1].slowdown:,.0f} times as long as in float32")
     precisions = ["float32", "bfloat16"] if options.smoke or not slow else ["float32"]
     steps = {(precision, name): step for precision in precisions for name, step in systems(recipe, precision).items()}
     results = {name: measure(steps, batches) for name, batches in orders.items()}

@@ -143,7 +143,7 @@ def test_if_one_process_is_out_of_memory_all_split_batches(transduce: Any, small
     [
         ("transduce.translation.task:Validation", "_sums", True),
         ("transduce.training.checkpoint", "save_model", False),
-        ("transduce.training.learner:Compute", "__call__", False),
+        ("transduce.training.steps:Steps", "gradients", False),
     ],
 )
 def test_a_signal_to_one_process_stops_all(

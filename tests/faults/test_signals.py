@@ -25,7 +25,7 @@ INTERRUPTED, COMPLETED = True, False
 PHASES = {
     "start-up": ("transduce.training.resolve", "prepare", INTERRUPTED),
     "loading": ("transduce.training.run_folder:RunFolder", "resume", INTERRUPTED),
-    "training": ("transduce.training.learner:Compute", "__call__", COMPLETED),
+    "training": ("transduce.training.steps:Steps", "gradients", COMPLETED),
     "validation": ("transduce.translation.task:Validation", "_sums", INTERRUPTED),
     "translating": ("transduce.translation.translator:Translator", "stream", INTERRUPTED),
     "saving": ("transduce.training.checkpoint", "save_model", COMPLETED),

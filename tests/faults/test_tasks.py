@@ -44,15 +44,21 @@ Steps.gradients = die
 """
 FIRST_BATCH_TOO_LARGE = """
 import torch
-from transduce.training.learner import Compute
-compute, failed = Compute.__call__, []
-def limited(self, batch):
-    if not failed:
-        failed.append(True)
-        raise torch.OutOfMemoryError("injected")
-    return compute(self, batch)
-Compute.__call__ = limited
+from transduce.training.learner import Learner
+make, failed = Learner.__init__, []
+def limited(self, *arguments):
+    make(self, *arguments)
+    compute = self.compute
+    def compute_limited(batch):
+        if not failed:
+            failed.append(True)
+            raise torch.OutOfMemoryError("injected")
+        return compute(batch)
+    compute_limited.reset = compute.reset
+    self.compute = compute_limited
+Learner.__init__ = limited
 """
+"""Not in the trial steps of both precisions, which some processors need."""
 
 
 def write_texts(folder: Path) -> None:

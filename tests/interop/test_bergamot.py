@@ -66,7 +66,7 @@ def test_bergamot_translates_as_we_do(transduce: Any, folder: Path, bergamot: Pa
     assert ours.code == 0, ours.err
     same = sum(a == b for a, b in zip(ours.out.splitlines(), theirs, strict=True))
     assert len(set(theirs)) > 20
-    assert same >= 28, same  # Bergamot rounds activations to 8 bits, and this model is not sure of its outputs
+    assert same >= 24, same  # Bergamot rounds activations to 8 bits, and this model is not sure of its outputs
 
 
 def test_8_bit_weights_are_the_nearest(transduce: Any, folder: Path) -> None:

@@ -115,7 +115,7 @@ TASKS: dict[str, Callable[[Path], dict[str, Any]]] = {
 def test_products_of_a_step_are_bfloat16_and_attention_float32(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "product_times", lambda: Times(1, 1))
+    monkeypatch.setattr(starting, "hopeless_product", lambda: None)
     given = TASKS[name](tmp_path)
     with Products() as products:
         outcome = train(tmp_path / "run", **{**given, "settings": SETTINGS | given["settings"]})
@@ -159,6 +159,10 @@ def test_gradients_of_the_projection_are_summed_in_float32(monkeypatch: pytest.M
     assert weight_VD.grad[5].tolist() == pytest.approx([300 * (1 / 16 - 1)] * 2, rel=0.005)
 
 
+FAST = {96: Times(0.001, 0.005), 256: Times(0.01, 0.01)}
+"""Products on a CPU with instructions for bfloat16."""
+
+
 @pytest.fixture
 def trial() -> tuple[EncoderDecoder, Batch]:
     torch.manual_seed(1)
@@ -169,29 +173,35 @@ def trial() -> tuple[EncoderDecoder, Batch]:
 
 
 @pytest.mark.parametrize(
-    ("product", "step", "chosen", "figures"),
+    ("products", "step", "chosen", "figures"),
     [
         (
-            Times(0.001, 0.3),
+            {96: Times(0.001, 0.3)},
             None,
             "float32",
             "a product of 96 x 96 x 96 takes 1 ms in float32 and 300 ms in bfloat16",
         ),
-        (Times(0.1, 0.1), Times(0.05, 0.02), "bfloat16", "a trial step takes 50 ms in float32 and 20 ms in bfloat16"),
-        (Times(0.1, 0.1), Times(0.05, 0.045), "float32", "a trial step takes 50 ms in float32 and 45 ms in bfloat16"),
+        (
+            {96: Times(0.001, 0.01), 256: Times(0.01, 0.05)},
+            None,
+            "float32",
+            "a product of 256 x 256 x 256 takes 10 ms in float32 and 50 ms in bfloat16",
+        ),
+        (FAST, Times(0.05, 0.02), "bfloat16", "a trial step takes 50 ms in float32 and 20 ms in bfloat16"),
+        (FAST, Times(0.05, 0.045), "float32", "a trial step takes 50 ms in float32 and 45 ms in bfloat16"),
     ],
 )
 def test_the_faster_precision_is_taken(
     trial: tuple[EncoderDecoder, Batch],
     monkeypatch: pytest.MonkeyPatch,
-    product: Times,
+    products: dict[int, Times],
     step: Times | None,
     chosen: str,
     figures: str,
 ) -> None:
     """If a product is hopelessly slow in bfloat16, no step is tried."""
     model, batch = trial
-    monkeypatch.setattr(measuring, "product_times", lambda: product)
+    monkeypatch.setattr(measuring, "product_times", products.__getitem__)
     monkeypatch.setattr(measuring, "_step_times", lambda *_: step)
     assert faster_precision(model, Translate(), TrainConfig(), batch) == (chosen, figures)
 
@@ -205,7 +215,7 @@ def test_warnings_of_trial_steps_are_hidden(
         warnings.warn("no instructions", stacklevel=1)
         return Times(1, 2)
 
-    monkeypatch.setattr(measuring, "product_times", lambda: Times(1, 1))
+    monkeypatch.setattr(measuring, "hopeless_product", lambda: None)
     monkeypatch.setattr(measuring, "_step_times", step_times)
     faster_precision(trial[0], Translate(), TrainConfig(), trial[1])
     assert not recwarn
@@ -213,7 +223,7 @@ def test_warnings_of_trial_steps_are_hidden(
 
 def test_trial_steps_change_no_state(trial: tuple[EncoderDecoder, Batch], monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = trial
-    monkeypatch.setattr(measuring, "product_times", lambda: Times(1, 1))
+    monkeypatch.setattr(measuring, "hopeless_product", lambda: None)
     weights = {name: weight.clone() for name, weight in model.state_dict().items()}
     random = torch.get_rng_state()
     _, figures = faster_precision(model, Translate(), TrainConfig(), batch)
@@ -252,7 +262,7 @@ def test_a_run_keeps_the_precision_that_was_chosen_at_its_start(
         assert "precision: bfloat16 (as measured)" in capsys.readouterr().err
         train(tmp_path / "whole", **run_of(tmp_path, steps=4))
     assert read_toml(tmp_path / "resumed" / "config.toml")["train"]["precision"] == "bfloat16"
-    monkeypatch.setattr(starting, "product_times", lambda: Times(1, 300))
+    monkeypatch.setattr(starting, "hopeless_product", lambda: (96, Times(1, 300)))
     capsys.readouterr()
     train(tmp_path / "resumed", **run_of(tmp_path, steps=4))
     err = capsys.readouterr().err

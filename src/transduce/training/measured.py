@@ -33,11 +33,10 @@ _MARGIN = 0.9
 """Share of the memory to use: real batches differ a little from trial batches."""
 TRIAL_TOKENS = 1024
 """Approximate number of tokens of the batch that is computed in both precisions."""
-_PRODUCT = 96
-"""Rows and columns of a product that takes milliseconds even on a CPU without instructions for bfloat16."""
-_HOPELESS = 20
-"""Relative time of such a product in bfloat16 above which no step is tried. Without such instructions it takes hundreds
-of times as long; with them, a small product takes a few times as long at most, because of the calls."""
+_PRODUCTS = {96: 20.0, 256: 3.0}
+"""Rows and columns of products that are tried in both precisions, and the relative time in bfloat16 above which no step
+is tried. Without instructions for bfloat16, Arm processors take hundreds of times as long, and x86 processors about five
+times; with them, only a small product takes longer, a few times, because of the calls."""
 _WORTHWHILE = 1.2
 """Minimum speed-up for which bfloat16 is used: a smaller one is within the noise of the measurement."""
 _WARM_UP, _ROUNDS, _ENOUGH = 1.0, 3, 2.0
@@ -123,12 +122,12 @@ class Times:
         return f"{_milliseconds(self.float32)} in float32 and {_milliseconds(self.bfloat16)} in bfloat16"
 
 
-def product_times() -> Times:
-    """The time of a small matrix product on this CPU, after a first one."""
+def product_times(size: int) -> Times:
+    """The time of a matrix product with this number of rows and columns on this CPU, after a first one."""
     seconds: dict[torch.dtype, float] = {}
     with _without_warnings():
         for dtype, times in ((torch.float32, 5), (torch.bfloat16, 2)):
-            x = torch.ones(_PRODUCT, _PRODUCT, dtype=dtype)
+            x = torch.ones(size, size, dtype=dtype)
             for _ in range(times):
                 start = time.perf_counter()
                 torch.mm(x, x)
@@ -136,9 +135,12 @@ def product_times() -> Times:
     return Times(seconds[torch.float32], seconds[torch.bfloat16])
 
 
-def bfloat16_is_hopeless(product: Times) -> bool:
-    """Whether this CPU emulates bfloat16, so that a step would take too long to be tried."""
-    return product.slowdown > _HOPELESS
+def hopeless_product() -> tuple[int, Times] | None:
+    """The size and times of a product that takes so long in bfloat16 that no step should be tried, if there is one."""
+    for size, limit in _PRODUCTS.items():
+        if (times := product_times(size)).slowdown > limit:
+            return size, times
+    return None
 
 
 def faster_precision(model: Model, task: Task, config: TrainConfig, batch: Batch) -> tuple[str, str]:
@@ -146,9 +148,9 @@ def faster_precision(model: Model, task: Task, config: TrainConfig, batch: Batch
 
     Weights, random numbers and everything else that training depends on stay as they are.
     """
-    product = product_times()
-    if bfloat16_is_hopeless(product):
-        return "float32", f"a product of {_PRODUCT} x {_PRODUCT} x {_PRODUCT} takes {product}"
+    if product := hopeless_product():
+        size, times = product
+        return "float32", f"a product of {size} x {size} x {size} takes {times}"
     with _without_warnings():
         step = _step_times(model, task, config, batch)
     chosen = "bfloat16" if step.slowdown * _WORTHWHILE <= 1 else "float32"

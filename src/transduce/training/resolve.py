@@ -25,10 +25,9 @@ from transduce.training.learner import use_bfloat16
 from transduce.training.loader import Loader
 from transduce.training.measured import (
     TRIAL_TOKENS,
-    bfloat16_is_hopeless,
     faster_precision,
+    hopeless_product,
     largest_batch,
-    product_times,
 )
 from transduce.training.processes import Processes, StopRequest
 from transduce.training.recipe import Recipe
@@ -174,11 +173,11 @@ def _with_precision(
     """The recipe with `train.precision` set to float32 or bfloat16, which a run keeps wherever it is resumed."""
     config, device = recipe.train, model.device
     if config.precision != "auto":
-        if config.precision == "bfloat16" and device.type == "cpu" and bfloat16_is_hopeless(product := product_times()):
+        if config.precision == "bfloat16" and device.type == "cpu" and (product := hopeless_product()):
             kept = "; a run keeps the precision that it was started with" if run.config.exists() else ""
             log(
-                f"warning: train.precision is bfloat16, and this CPU takes {product.slowdown:,.0f} times as long for "
-                f"a product in bfloat16 as in float32{kept}"
+                "warning: train.precision is bfloat16, and this CPU takes "
+                f"{product[1].slowdown:,.0f} times as long for a product in bfloat16 as in float32{kept}"
             )
         return recipe
     half = use_bfloat16("auto", device)
