@@ -35,7 +35,7 @@ TRIAL_TOKENS = 1024
 """Approximate number of tokens of the batch that is computed in both precisions."""
 _PRODUCTS = {96: 20.0, 256: 3.0}
 """Rows and columns of products that are tried in both precisions, and the relative time in bfloat16 above which no step
-is tried. Without instructions for bfloat16, Arm processors take hundreds of times as long, and x86 processors about five
+is tried. Without instructions for bfloat16, Arm processors take hundreds of times as long, x86 processors about five
 times; with them, only a small product takes longer, a few times, because of the calls."""
 _WORTHWHILE = 1.2
 """Minimum speed-up for which bfloat16 is used: a smaller one is within the noise of the measurement."""
