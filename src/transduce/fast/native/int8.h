@@ -24,13 +24,19 @@
 enum { LINE = 64 }; /* bytes of a cache line */
 
 /* A product whose factors stay together. Compilers may choose another order in each copy of inlined code, and rounding would
- * then depend on the number of rows.
+ * then depend on the number of rows. Not gcc's builtin for vectors, which it computes number by number.
  */
+#if defined(__aarch64__)
+#define IN_ORDER(product) ({ Floats ordered = product; __asm__("" : "+w"(ordered)); ordered; })
+#elif defined(__x86_64__)
+#define IN_ORDER(product) ({ Floats ordered = product; __asm__("" : "+v"(ordered)); ordered; })
+#else
 #define IN_ORDER(product) product
 #ifdef __has_builtin
 #if __has_builtin(__builtin_assoc_barrier)
 #undef IN_ORDER
 #define IN_ORDER(product) __builtin_assoc_barrier(product)
+#endif
 #endif
 #endif
 
@@ -281,6 +287,36 @@ INLINE float sum_lanes(Floats lanes) {
     UNROLL for (int half = LANES / 2; half > 0; half /= 2)
         UNROLL for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
     return lanes[0];
+}
+
+#ifdef __clang__
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (Ints){__VA_ARGS__})
+#endif
+
+/* The sums of the lanes of four vectors, added in the order of `sum_lanes`. */
+INLINE void sum_lanes_of_four(Floats a, Floats b, Floats c, Floats d, float *sums) {
+#if defined(__AVX512VNNI__)
+    Floats ab = SHUFFLE(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                SHUFFLE(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    Floats cd = SHUFFLE(c, d, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                SHUFFLE(c, d, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    Floats all = SHUFFLE(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+                 SHUFFLE(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+    all += SHUFFLE(all, all, 2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15);
+    all += SHUFFLE(all, all, 1, 1, 1, 1, 5, 5, 5, 5, 9, 9, 9, 9, 13, 13, 13, 13);
+#elif defined(__AVX2__)
+    Floats ab = SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+    Floats cd = SHUFFLE(c, d, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLE(c, d, 4, 5, 6, 7, 12, 13, 14, 15);
+    Floats all = SHUFFLE(ab, cd, 0, 1, 4, 5, 8, 9, 12, 13) + SHUFFLE(ab, cd, 2, 3, 6, 7, 10, 11, 14, 15);
+    all += SHUFFLE(all, all, 1, 1, 3, 3, 5, 5, 7, 7);
+#else
+    Floats ab = SHUFFLE(a, b, 0, 1, 4, 5) + SHUFFLE(a, b, 2, 3, 6, 7);
+    Floats cd = SHUFFLE(c, d, 0, 1, 4, 5) + SHUFFLE(c, d, 2, 3, 6, 7);
+    Floats all = SHUFFLE(ab, cd, 0, 2, 4, 6) + SHUFFLE(ab, cd, 1, 3, 5, 7);
+#endif
+    UNROLL for (int i = 0; i < 4; i++) sums[i] = all[i * LANES / 4];
 }
 
 /* Sums are written with vectors, so that their order, on which rounding depends, is not left to the compiler. */

@@ -216,10 +216,11 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
                 lanes0 += part * VECTOR(k0 + i), lanes1 += part * VECTOR(k1 + i);
                 lanes2 += part * VECTOR(k2 + i), lanes3 += part * VECTOR(k3 + i);
             }
-            float s0 = sum_lanes(lanes0), s1 = sum_lanes(lanes1), s2 = sum_lanes(lanes2), s3 = sum_lanes(lanes3);
+            float sums[4];
+            sum_lanes_of_four(lanes0, lanes1, lanes2, lanes3, sums);
             for (; i < d_k; i++)
-                s0 += query[i] * k0[i], s1 += query[i] * k1[i], s2 += query[i] * k2[i], s3 += query[i] * k3[i];
-            score[0] = s0 * scale, score[1] = s1 * scale, score[2] = s2 * scale, score[3] = s3 * scale;
+                sums[0] += query[i] * k0[i], sums[1] += query[i] * k1[i], sums[2] += query[i] * k2[i], sums[3] += query[i] * k3[i];
+            UNROLL for (int j = 0; j < 4; j++) score[j] = sums[j] * scale;
         }
     }
     for (; p < n; p++) {
@@ -240,7 +241,11 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
         for (int h = 0; h < heads; h++, v0 += d_v, v1 += d_v, v2 += d_v, v3 += d_v) {
             const float *weight = scores + (size_t)h * n + p;
             float w0 = weight[0], w1 = weight[1], w2 = weight[2], w3 = weight[3], *restrict output = o + h * d_v;
-            for (int i = 0; i < d_v; i++) output[i] += (w0 * v0[i] + w1 * v1[i]) + (w2 * v2[i] + w3 * v3[i]);
+            int i = 0;
+            for (; i + LANES <= d_v; i += LANES)
+                *(Floats *)(output + i) +=
+                    (w0 * VECTOR(v0 + i) + w1 * VECTOR(v1 + i)) + (w2 * VECTOR(v2 + i) + w3 * VECTOR(v3 + i));
+            for (; i < d_v; i++) output[i] += (w0 * v0[i] + w1 * v1[i]) + (w2 * v2[i] + w3 * v3[i]);
         }
     }
     for (; p < n; p++) {
