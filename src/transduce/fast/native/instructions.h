@@ -44,13 +44,16 @@ typedef const int8_t *Row16;
 #define STORE(p, v) _mm512_storeu_si512(p, v)
 #define WEIGHTS(p) _mm512_loadu_si512(p)
 #define ROW(p) (p)
-/* Not _mm512_dpbusd_epi32: with that, gcc copies sums between registers in the inner loop. */
+#ifndef __x86_64__ /* emulated */
+#define DOT(sum, w, row, lane) _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four_inputs(row, lane)), w)
+#else /* with the intrinsic, gcc copies sums between registers in the inner loop */
 #define DOT(sum, w, row, lane)                                                                                   \
     ({                                                                                                           \
         __m512i result = sum, inputs = _mm512_set1_epi32(four_inputs(row, lane));                                \
         __asm__("vpdpbusd %1, %2, %0" : "+v"(result) : "v"(w), "v"(inputs));                                     \
         result;                                                                                                  \
     })
+#endif
 
 #elif defined(__AVX2__)
 typedef __m256i Vector;

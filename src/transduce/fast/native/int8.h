@@ -26,7 +26,7 @@ enum { LINE = 64 }; /* bytes of a cache line */
 /* A product whose factors stay together. Compilers may choose another order in each copy of inlined code, and rounding would
  * then depend on the number of rows. Not gcc's builtin for vectors, which it computes number by number.
  */
-#if defined(__aarch64__)
+#if defined(__aarch64__) && !defined(__AVX2__) /* not where other instructions are emulated */
 #define IN_ORDER(product) ({ Floats ordered = product; __asm__("" : "+w"(ordered)); ordered; })
 #elif defined(__x86_64__)
 #define IN_ORDER(product) ({ Floats ordered = product; __asm__("" : "+v"(ordered)); ordered; })

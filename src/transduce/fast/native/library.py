@@ -24,7 +24,7 @@ from pathlib import Path
 from transduce.cache_folder import cache_folder
 from transduce.disk import digest, write_atomically
 from transduce.errors import ConfigError
-from transduce.fast.native.prebuilt import DECODER, FLAGS, load_prebuilt, source_digest
+from transduce.fast.native.prebuilt import DECODER, flags_of, load_prebuilt, source_digest
 from transduce.fast.native.structs import check_layout
 from transduce.files.texts import CLEAR_LINE, one_line
 from transduce.models.weights_file import RawTensor, zeros
@@ -73,7 +73,7 @@ def _usable(library: ctypes.CDLL | None) -> ctypes.CDLL | None:
 
 
 def _cached_or_compiled(compiler: Sequence[str]) -> ctypes.CDLL:
-    machine = [source_digest(), platform.machine(), _processor(), *compiler, *FLAGS]
+    machine = [source_digest(), platform.machine(), _processor(), *compiler, *flags_of(platform.machine())]
     name = f"native-{hashlib.sha256(' '.join(machine).encode()).hexdigest()[:16]}.so"
     try:
         folder = cache_folder()
@@ -144,7 +144,7 @@ def _multiplies(library: ctypes.CDLL) -> bool:
 def _compile(compiler: Sequence[str], path: Path) -> Path:
     """Compile the library into a file that only this user can change."""
     tune = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
-    command = [*compiler, *FLAGS, tune, str(DECODER), "-o", str(path), "-lm"]
+    command = [*compiler, *flags_of(platform.machine()), tune, str(DECODER), "-o", str(path), "-lm"]
     with _announced("compiling the engine native for this machine, only once"):
         subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT)
     path.chmod(0o644)
