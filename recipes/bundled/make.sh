@@ -2,8 +2,8 @@
 # Builds the bundled model, from text to 8-bit weights: sh recipes/bundled/make.sh [PART ...]
 #
 # data      Europarl, Tatoeba, newstest and domains at the paths in the recipes, English TAB German or French; data/extra
-#           (collect.py); data/opus/en-fr and fr-en, OPUS-MT imported by `transduce import`. Sentences of validation and test sets
-#           are left out.
+#           (collect.py); data/opus/en-fr and fr-en, OPUS-MT imported by `transduce import`. sources.py and prepare.py leave out
+#           sentences of validation and test sets; the files of Tatoeba have no pair of them, but some sentences (see the card).
 # hardware  one H200: 27 minutes until the student, 9 minutes for the first round, 26 minutes for the second
 # result    runs/bundled, which is src/transduce/bundled/en-de-fr; its README.md states the scores
 #
