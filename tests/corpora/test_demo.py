@@ -39,6 +39,7 @@ from transduce.corpora.demo.lexicon import (
     Adverb,
     Verb,
 )
+from transduce.errors import ConfigError
 
 
 @cache
@@ -318,3 +319,8 @@ def test_written_files_are_line_aligned(tmp_path: Path, corpus: DemoCorpus) -> N
         sides = [(tmp_path / "demo" / f"{split}.{language}").read_bytes() for language in ("en", "de")]
         assert b"\r" not in sides[0] + sides[1]
         assert list(zip(*(side.decode().splitlines() for side in sides), strict=True)) == pairs
+    write_demo_corpus(tmp_path / "demo", corpus)
+    with (tmp_path / "demo/train.en").open("a") as file:
+        file.write("A line of mine.\n")
+    with pytest.raises(ConfigError, match=r"train\.en exists with other text; move it away"):
+        write_demo_corpus(tmp_path / "demo", corpus)

@@ -71,6 +71,20 @@ def test_answers_are_learned_and_end(transduce: Any, folder: Path, lora: int) ->
     assert json.loads(scored.out)["documents"] == 1
 
 
+def test_answers_that_are_too_long_count_in_no_figure_of_validation(transduce: Any, folder: Path) -> None:
+    pairs = (folder / "pairs.tsv").read_text(encoding="utf-8").splitlines()
+    write_lines(folder / "longer.tsv", [*pairs, f"ax=\t{'x' * 300}"])
+    valid = []
+    for name in ("pairs", "longer"):
+        words = ["train", "--task", "language_model", "--train", "pairs.tsv", "--valid", f"{name}.tsv"]
+        few = as_sets(TUNE | {"train.steps": 2, "train.save_every": 2})
+        outcome = transduce(*words, *few, "--out", f"few-{name}", cwd=folder)
+        assert outcome.code == 0, outcome.err
+        assert ("validation: left out 1 answer that exceed" in outcome.err) is (name == "longer")
+        valid.append([record for record in metrics(folder / f"few-{name}") if record["kind"] == "valid"][-1])
+    assert valid[0]["bits_per_character"] == pytest.approx(valid[1]["bits_per_character"])
+
+
 def test_what_does_not_fit_is_one_line(transduce: Any, folder: Path) -> None:
     words = ["train", "--task", "language_model", *as_sets(TUNE), "--out", "new"]
     for more, message in (

@@ -116,6 +116,14 @@ REFERENCES = [" ".join(_CHANCE.choices(_WORDS, k=9)) for _ in range(60)]
 ALMOST = [text.replace("cat", "dog") for text in REFERENCES]
 
 
+def test_runs_with_equal_outputs_are_as_good_as_each_other(tmp_path: Path) -> None:
+    runs = read_runs([finish(tmp_path / name, 80.0, ALMOST) for name in "ab"])
+    sentence = significance(runs, read_outputs(runs))
+    assert "is as good as b (BLEU " in sentence
+    assert "significantly" not in sentence
+    assert "p =" not in sentence
+
+
 def test_a_clear_difference_is_significant_and_shown_side_by_side(tmp_path: Path) -> None:
     poor = [" ".join(reversed(text.split())) for text in REFERENCES]
     runs = read_runs([finish(tmp_path / "poor", 3.0, poor), finish(tmp_path / "good", 80.0, ALMOST)])

@@ -155,6 +155,12 @@ def test_a_run_that_settled_is_fine() -> None:
     assert found.command == "transduce translate --model runs/run"
 
 
+def test_a_run_that_ends_while_the_learning_rate_rises_is_undertrained() -> None:
+    found = verdict([6.0], [5.0], ended_by="train.steps=100", steps=100, warmup=500)
+    assert found.sentence.startswith("Undertrained: 100 steps are fewer than train.warmup (500): the learning rate was")
+    assert "train.steps=2000" in found.command
+
+
 def test_a_run_that_was_stopped_is_resumed_with_its_settings() -> None:
     found = verdict(SETTLED[:5], SETTLED[:5])
     assert (found.kind, found.finding) == ("not finished", "500 of 1,000 steps; the loss is still falling")

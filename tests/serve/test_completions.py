@@ -218,7 +218,7 @@ PARAMETERS: dict[str, tuple[list[Any], list[Any]]] = {
     "best_of": ([1, None], [2, 20]),
     "echo": ([True, False, None], ["yes"]),
     "frequency_penalty": ([0, 0.0, None], [0.5, -2]),
-    "logit_bias": ([{}, None], [{"50256": -100}]),
+    "logit_bias": ([{}, {"5": 0}, None], [{"50256": -100}]),
     "logprobs": ([0, 1, None], [2, 5, -1]),
     "max_tokens": ([1, 3, None], [0, -1, 10**6, 1.5]),
     "n": ([1, 2, None], [0, 17]),

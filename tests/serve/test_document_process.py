@@ -58,6 +58,19 @@ def test_the_texts_of_a_document_and_the_document_with_their_translations() -> N
     run_with(work(), process)
 
 
+def test_an_idle_process_that_was_killed_is_replaced() -> None:
+    process = DocumentProcess(2)
+
+    async def work() -> None:
+        await process.run(60, REQUEST, PAGE)
+        assert process._process
+        process._process.kill()
+        await process._process.wait()
+        assert (await process.run(60, REQUEST, PAGE))[0]["texts"]
+
+    run_with(work(), process)
+
+
 def test_a_process_that_is_late_or_not_needed_any_more_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     started, start = list[Process](), document_process._start
 

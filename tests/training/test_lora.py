@@ -132,6 +132,18 @@ def test_both_folders_may_move(domains: Path, tmp_path: Path) -> None:
         assert torch.equal(x, expected[name])
 
 
+@pytest.mark.parametrize("named", ["{new}/other", "../../other", "{new}/other/model"])
+def test_a_base_is_named_by_its_run_or_its_folder(domains: Path, tmp_path: Path, named: str) -> None:
+    shutil.copytree(domains / "base", tmp_path / "other/model", symlinks=True)
+    shutil.copytree(domains / "gibo", tmp_path / "new" / "gibo", symlinks=True)
+    path = tmp_path / "new/gibo/model/model.json"
+    card = json.loads(path.read_text(encoding="utf-8"))
+    card["base"] |= {"path": named.format(new=tmp_path).replace("../../", "../../../"), "beside": ""}
+    path.write_text(json.dumps(card), encoding="utf-8")
+    expected = load_model(domains / "gibo/model").model.state_dict()
+    assert all(torch.equal(x, expected[name]) for name, x in load_model(path.parent).model.state_dict().items())
+
+
 def test_a_merged_run_needs_no_base_and_may_be_one(transduce: Any, domains: Path) -> None:
     outcome = tune(transduce, domains, "gibo", "whole", lora_merge="true")
     assert outcome.code == 0, outcome.err

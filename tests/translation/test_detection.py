@@ -56,6 +56,19 @@ def test_a_text_in_a_language_without_this_target_is_an_error(three: Detector) -
     assert str(error.value) == "the text is in German (de), which no model translates to French (fr)"
 
 
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("日本語のテキストです", "Japanese (ja)"),
+        ("¿Dónde está la estación de tren? No la encuentro en el mapa.", "Spanish (es)"),
+    ],
+)
+def test_a_text_in_a_language_that_no_model_reads_is_an_error(three: Detector, text: str, language: str) -> None:
+    with pytest.raises(DataError) as error:
+        three.source(text, "en")
+    assert str(error.value) == f"the text is in {language}, which no model translates to English (en)"
+
+
 def test_more_directions_make_a_language_more_probable() -> None:
     text, pairs = "Frontier spokeswoman", [("en", "de"), ("de", "en")]
     before = dict(detector(*pairs).rank(text))

@@ -224,10 +224,15 @@ class Command(TyperCommand):
 
 def _with_flags(message: str, flags: Mapping[str, str]) -> str:
     """A message of the library about options, in which they are named as on the command line: "--nbest must be ..."."""
-    start = re.match(r"(\w+) (?:must be|needs|has no effect)\b", message)
-    names = "|".join(flags)
+    start = re.match(r"(\w+) (?:must be|needs|has no effect|is for)\b", message)
+    names = "|".join(name for name in flags if name not in _WORDS or (start and name == start[1]))
     pattern = rf"(?<![\w-])({names})(?![\w-])" if start and start[1] in flags else r"(?<=language \()to(?=\))"
+    message = re.sub(rf"(?<![\w-])({'|'.join(flags)})=(?=\w)", lambda name: f"{flags[name[1]]} ", message)
     return re.sub(pattern, lambda name: flags.get(name[0], name[0]), message)
+
+
+_WORDS = ("out", "to", "long")
+"""Names of options that are also words of sentences."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,12 @@ import math
 
 import torch
 
-from transduce.cli.evaluate import Evaluation, read_test_set
-from transduce.cli.messages import warn_of_cut_texts
+from transduce.cli.evaluate import Evaluation
+from transduce.cli.messages import log, warn_of_cut_texts
 from transduce.data.batch import in_batches, to_device
 from transduce.encoders.pretraining import Masked
 from transduce.encoders.text_encoder import TextEncoder
-from transduce.files.pairs import count_pairs
+from transduce.files.pairs import ReadReport, count_pairs
 from transduce.files.readers import read_texts
 
 
@@ -21,7 +21,10 @@ def evaluate_masked(request: Evaluation) -> None:
     encoder = TextEncoder.load(request.folders[0], device=request.device, threads=request.threads)
     model, task, longest = encoder.model, Masked(), encoder.max_length
     task.set_tokenizer(encoder.tokenizer)
-    encoded = encoder.tokenizer.encode_all([text for (text,) in read_test_set(read_texts, str(test))])
+    report = ReadReport()
+    encoded = encoder.tokenizer.encode_all([text for (text,) in read_texts([(str(test),)], report)])
+    for line in report.lines():  # as in training
+        log(line)
     warn_of_cut_texts(sum(len(ids) > longest for ids in encoded), longest)
     texts = [ids[:longest] for ids in encoded]
     nll, right, tokens = 0.0, 0, 0

@@ -81,7 +81,7 @@ def export_model(
     ones. `source` and `target` select one direction of a model with several.
     """
     if to not in EXPORTERS:
-        raise ConfigError(f"--to must be one of {', '.join(EXPORTERS)}, not {to!r:.40}")
+        raise ConfigError(f"--to must be one of {', '.join(EXPORTERS)} or web, not {to!r:.40}")
     exporter = EXPORTERS[to]
     if quantization not in exporter.quantizations:
         raise ConfigError(f"--quantization of {to} must be {' or '.join(exporter.quantizations)}")

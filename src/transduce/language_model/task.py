@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from transduce.data.packing import Example, Ids, Offsets, PackedBatch, PackedStream
 from transduce.data.plan import Plan
 from transduce.data.shards import TokenShards
+from transduce.files.pairs import count_pairs
 from transduce.language_model.generator import Generator
 from transduce.language_model.window_plan import WindowPlan
 from transduce.models.model import Model, ModelConfig
@@ -62,6 +64,8 @@ class LanguageModel(Task):
     def __init__(self, settings: LanguageModelConfig | None = None) -> None:
         super().__init__(settings or LanguageModelConfig())
         self._separates = not self.settings.across_documents
+        self._characters = 0
+        """Characters that the validation examples predict."""
         if self.settings.answers_only:
             self.reader = "prompts"
 
@@ -97,17 +101,21 @@ class LanguageModel(Task):
 
     def validation_examples(self, validation: Validation, log: Callable[[str], None]) -> list[Example]:
         if self.settings.answers_only:
-            encoded = (encode_prompt_and_answer(validation.tokenizer, *texts) for texts in validation.texts)
-            return sorted(
-                ((ids,) for ids in encoded if len(ids) <= validation.data.max_length), key=lambda e: len(e[0])
-            )
+            encoded = [encode_prompt_and_answer(validation.tokenizer, *texts) for texts in validation.texts]
+            kept = [len(ids) <= validation.data.max_length for ids in encoded]
+            if left_out := kept.count(False):
+                most = f"{validation.data.max_length} tokens (data.max_length)"
+                log(f"validation: left out {count_pairs(left_out, 'answer')} that exceed {most} with their prompts")
+            self._characters = sum(len(texts[-1]) for texts in compress(validation.texts, kept))
+            return sorted(((ids,) for ids in compress(encoded, kept)), key=lambda example: len(example[0]))
+        self._characters = sum(len(text) for (text,) in validation.texts)
         ids = [validation.tokenizer.encode_document(text) for (text,) in validation.texts]
         stream = np.array([BOS, *(token for document in ids for token in (*document, EOS))], dtype=np.int64)
         length = validation.data.max_length
         return [(stream[start : start + length + 1],) for start in range(0, len(stream) - 1, length)]
 
     def more_figures(self, nll: float, validation: Validation) -> dict[str, float]:
-        return {"bits_per_character": nll / math.log(2) / sum(len(texts[-1]) for texts in validation.texts)}
+        return {"bits_per_character": nll / math.log(2) / max(self._characters, 1)}
 
     def score(self, model: Model, validation: Validation, options: SearchConfig) -> ValidationScore | None:
         """Samples that continue prompts of the validation text; the loss is the criterion."""

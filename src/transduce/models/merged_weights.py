@@ -25,7 +25,7 @@ class Base:
     """The table `base` of a card."""
 
     path: str
-    """The base's folder, or "bundled"."""
+    """The base's folder or run, also relative to the folder with the updates, or "bundled"."""
     beside: str = ""
     """The same folder, relative to the one with the updates, if both were moved."""
     sha256: str
@@ -52,8 +52,9 @@ def read_base(table: Any, card: Path) -> Base:
 
 
 def find_base(base: Base, folder: Path, weights: str, bundled: Path) -> Path:
-    """The folder of the base; an error if it is missing or its weights are others."""
-    places = [bundled] if base.path == BUNDLED else [Path(base.path), *([folder / base.beside] if base.beside else [])]
+    """The folder of the base, which may be named by its run; an error if it is missing or its weights are others."""
+    named = [Path(base.path), folder / base.path, *([folder / base.beside] if base.beside else [])]
+    places = [bundled] if base.path == BUNDLED else [place for path in named for place in (path, path / "model")]
     present = [place for place in places if (place / weights).is_file()]
     fix = "restore it, or name its folder as base.path in model.json"
     if not present:

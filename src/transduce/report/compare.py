@@ -98,12 +98,15 @@ def significance(runs: Sequence[Run], outputs: Outputs | str) -> str:
     order = sorted(range(len(runs)), key=lambda n: -(runs[n].final or {}).get("valid_bleu", 0.0))
     systems = {str(n): [texts[n] for _, _, texts in outputs] for n in order}  # names may be alike
     tested, _ = compare(systems, [reference for _, reference, _ in outputs], tokenize=tokenizer, only=metric)
-    clauses = [
-        f"{'significantly' if result.p_value < _SIGNIFICANT else 'not significantly'} better than "
-        f"{runs[int(result.system)].name} ({metric} {result.value:.2f}, p = {result.p_value:.3f})"
-        for result in tested
-        if result.p_value is not None
-    ]
+    clauses = []
+    for result in tested:
+        if result.p_value is not None:
+            is_significant = result.p_value < _SIGNIFICANT
+            relation = f"{'significantly' if is_significant else 'not significantly'} better than"
+            figures = f"{metric} {result.value:.2f}, p = {result.p_value:.3f}"
+            if result.value == tested[0].value:
+                relation, figures = "as good as", f"{metric} {result.value:.2f}"
+            clauses.append(f"{relation} {runs[int(result.system)].name} ({figures})")
     return (
         f"{runs[order[0]].name} ({metric} {tested[0].value:.2f}) is {' and '.join(clauses)}, by paired bootstrap "
         f"resampling of {len(outputs):,} validation sentences."

@@ -127,6 +127,9 @@ def _undertrained(run: Run) -> Verdict | None:
         spent = min(config.minutes or 1, run.train[-1].get("seconds", math.inf) / 60 * _VALIDATED)
         command = _train(run, {"train.minutes": math.ceil(spent * config.steps / step)})
         return Verdict("undertrained", f"{done} because train.minutes ended{falling}", "resume with", command)
+    if falls is None and step < config.warmup:
+        finding = f"{step:,} steps are fewer than train.warmup ({config.warmup:,}): the learning rate was still rising"
+        return Verdict("undertrained", finding, "resume with", _train(run, {"train.steps": 4 * config.warmup}))
     if step >= config.steps and falls is not None and falls >= _FALLS_MUCH:
         finding = f"after all {step:,} steps, the loss still falls by {falls:.0%} in a quarter of the run"
         return Verdict("undertrained", finding, "resume with", _train(run, {"train.steps": 2 * config.steps}))

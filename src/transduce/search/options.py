@@ -108,7 +108,7 @@ class SearchConfig:
         changed.require_sampling_for(options)
         require(
             not changed.sample or options.get("beam", 1) == 1,
-            "beam has no effect if sample is set; leave it out, and set the number of outputs with nbest",
+            "beam has no effect if sample is set; omit it, and set the number of outputs with nbest",
         )
         return changed
 

@@ -245,7 +245,8 @@ def _check(request: CompletionRequest, limits: Limits) -> None:
     if request.limit == 0 and not request.echo:
         raise HttpError(400, "max_tokens must be at least 1, unless echo is set")
     for name in _UNSUPPORTED:
-        if getattr(request, name):
+        value = getattr(request, name)
+        if any(value.values()) if isinstance(value, dict) else value:
             raise HttpError(400, f"{name} is not supported")
     if request.best_of not in (None, request.outputs):
         raise HttpError(400, "best_of is not supported")

@@ -43,8 +43,8 @@ class DocumentProcess:
         return response, content
 
     async def _exchange(self, request: list[bytes]) -> tuple[Fields, bytes]:
-        process = self._process or await _start()
-        self._process = None
+        idle, self._process = self._process, None
+        process = idle if idle and idle.returncode is None else await _start()
         assert process.stdin
         assert process.stdout
         try:

@@ -64,6 +64,10 @@ def transcribe(
         from transduce.speech.transcriber import Transcriber
 
     form: Format = "json" if as_json else format
+    require(
+        not as_json or format in ("text", "json"),
+        "--json has no effect with --format srt or vtt; leave one of them out",
+    )
     require(form in ("text", "json") or len(sounds) == 1, f"--format {form} writes the subtitles of one sound file")
     transcriber = Transcriber.load(model, device=device, threads=threads, **options)
     tells_times = transcriber.speech.first_time is not None

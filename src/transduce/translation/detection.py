@@ -193,15 +193,23 @@ class Detector:
         if not sources:
             return AUTO, 0.0
         check_deadline()
+        detected = self.detect(text)
+        if not detected.available and (detected.language or self._tokenizers):
+            if not detected.language:
+                raise DataError("the text is in a script that no model has learned")
+            raise self._without_target(detected.language, target)
         ranked = dict(self.rank(text))
         best = max(sources, key=lambda code: ranked.get(code, 0.0))
         first = next(iter(ranked), best)
         if first not in sources and ranked[first] >= _CERTAIN:
             if first != target:
-                names = [f"{language_name(code)} ({code})" for code in (first, target)]
-                raise DataError(f"the text is in {names[0]}, which no model translates to {names[1]}")
+                raise self._without_target(first, target)
             best = target
         return best, ranked.get(best, 0.0)
+
+    def _without_target(self, source: str, target: str) -> DataError:
+        names = [f"{language_name(code)} ({code})" for code in (source, target)]
+        return DataError(f"the text is in {names[0]}, which no model translates to {names[1]}")
 
     def detect(self, text: str) -> Detected:
         """The language of a text, which may be one that no model reads, if it is certain."""

@@ -87,7 +87,7 @@ def export_site(models: Sequence[tuple[str, Path]], out: Path, glossary: tuple[s
     first = folders[tasks.index("translate") if "translate" in tasks else 0]
     others = ("LICENSE", NOTES, *(folder for folder in folders if folder != first))
     loaded = sum(size for path, size in files.items() if not path.startswith(others)) - unused
-    purposes = [f"translates {describe_directions(pairs)}"] if "translate" in tasks else []
+    purposes = [f"translates {describe_directions(pairs)}".rstrip()] if "translate" in tasks else []
     purposes += ["continues texts"] if "language_model" in tasks else []
     return Site(" and ".join(purposes), len(files), sum(files.values()), loaded)
 
@@ -108,9 +108,9 @@ def _terms(glossary: tuple[str, Path], models: Sequence[ModelFolder]) -> dict[st
     targets = {pair[1] for model in able for pair in model.facts.get("directions", [])}
     if target not in targets:
         known = ", ".join(sorted(targets)) or "none: a model must be trained with augment.spans"
-        raise ConfigError(
-            f"no model of the page uses a glossary for {target or 'an unnamed language'}; languages: {known}"
-        )
+        if not target:
+            raise ConfigError(f"name the target language of the glossary with --target ({known})")
+        raise ConfigError(f"no model of the page uses a glossary for {target}; languages: {known}")
     return {target: Glossary.load(path).terms}
 
 

@@ -26,6 +26,7 @@ from transduce.corpora.demo.grammar import (
     person,
 )
 from transduce.corpora.demo.lexicon import THIRD, Adjective, Adverb, Noun, Pronoun
+from transduce.errors import ConfigError
 
 Pair = tuple[str, str]
 
@@ -62,12 +63,15 @@ def demo_corpus(seed: int = 1, train: int = 50_000, valid: int = 500, test: int 
 
 
 def write_demo_corpus(folder: Path, corpus: DemoCorpus) -> None:
-    """Write each split as two line-aligned text files, such as train.en and train.de."""
+    """Write each split as two line-aligned text files, such as train.en and train.de; a changed file is an error."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, pairs in vars(corpus).items():
         for side, language in enumerate(("en", "de")):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
-            (folder / f"{split}.{language}").write_text(text, encoding="utf-8", newline="\n")
+            path = folder / f"{split}.{language}"
+            if path.exists() and path.read_bytes() != text.encode():
+                raise ConfigError(f"{path} exists with other text; move it away or name another folder with --out")
+            path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def sentences(seed: int) -> Iterator[SentenceStructure]:

@@ -104,8 +104,8 @@ def read_corpus(name: str) -> PublicCorpus:
         return build(PublicCorpus, read_toml(Path(name)), name)
     if name not in (names := corpus_names()):
         raise ConfigError(
-            f"no corpus {name}{suggestion(name, names)}; there are {', '.join(names)}, "
-            "or give a .toml file that describes one"
+            f"no corpus {name}{suggestion(name, [*names, 'demo'])}; the corpora are {', '.join(names)} and demo; for "
+            "another one, give a .toml file that describes it"
         )
     with resources.as_file(resources.files("transduce") / "corpora" / f"{name}.toml") as path:
         return build(PublicCorpus, read_toml(path), name)

@@ -56,8 +56,6 @@ def translate_lines(
         if done is None:
             log(f"{out} is complete")
             return
-        if done:
-            log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
         hidden = typed or _is_text(inputs)
         progress = stack.enter_context(
             ProgressBar(lambda: count_lines(inputs) if shard is None else len(shard), done, hidden)
@@ -68,6 +66,8 @@ def translate_lines(
             lines, first = islice(lines, shard.start, shard.stop), shard.start + done
         if sum(1 for _ in islice(lines, done)) < done:
             raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
+        if done:
+            log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
         common: dict[str, Any] = {
             "align": jsonl,
             "long": options.long,
