@@ -65,7 +65,10 @@ def test_the_loss_of_a_language_model_is_that_of_transformers(
     assert printed.endswith(f"{tokens} tokens, {size} bytes, 3 documents; windows of 12 tokens begin every 6\n")
     for more, message in (
         (["--beam", "2"], "--beam has no effect on a model of the task language_model; leave it out"),
-        (["--ref", "text.jsonl"], "a language model is evaluated by itself, on running text (.txt, .jsonl): give one"),
+        (
+            ["--ref", "text.jsonl"],
+            "a language model is evaluated by itself, on running text (.txt, .jsonl) or pairs (.tsv): give one",
+        ),
         (["-m", "theirs/.."], "a language model is evaluated by itself"),
     ):
         assert message in complaint(transduce(*words, *more, cwd=tmp_path)), more

@@ -69,6 +69,10 @@ def test_answers_are_learned_and_end(transduce: Any, folder: Path, lora: int) ->
     )
     scored = transduce("evaluate", "-m", f"tuned-{lora}", "--test", "text.txt", "--json", cwd=folder)
     assert json.loads(scored.out)["documents"] == 1
+    scored = transduce("evaluate", "-m", f"tuned-{lora}", "--test", "pairs.tsv", "--json", cwd=folder)
+    figures = json.loads(scored.out)
+    assert figures["answers"] == len(PROMPTS)
+    assert figures["loss"] == pytest.approx(valid[-1]["loss"], rel=1e-3)
 
 
 def test_answers_that_are_too_long_count_in_no_figure_of_validation(transduce: Any, folder: Path) -> None:

@@ -346,6 +346,11 @@ def writer_of(path: Path) -> Callable[[str, str], str]:
     raise DataError(f"{path}: pairs of this format are only read; end its name in .tsv or .jsonl")
 
 
+def has_pairs(path: Path) -> bool:
+    """Whether the name of a file tells that it has pairs; a .jsonl file or a table may have texts instead."""
+    return not has_rows(path) and any(format_suffix(path) in pair_format.suffixes for pair_format in PAIR_FORMATS)
+
+
 def has_rows(path: Path) -> bool:
     """Whether a file has rows with named columns: a .jsonl file or a table."""
     return format_suffix(path) in JSONL.suffixes or is_table(path)
