@@ -12,6 +12,9 @@ from commands import complaint
 from toy_languages import ENOUGH, evaluate, sentence, write_pairs
 from toy_run import TrainedRun, as_sets
 
+from transduce.errors import DataError
+from transduce.files.languages import choose_target
+
 
 @pytest.fixture(scope="module")
 def reverse_run(transduce: Any, tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
@@ -92,6 +95,24 @@ def test_a_language_that_the_model_does_not_have_is_refused(transduce: Any, reve
     assert message == "this model does not translate to fr; it translates en to de"
     message = complaint(transduce(*common, "--from", "de", cwd=reverse_run.folder))
     assert message == "this model does not translate from de; it translates en to de"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "hint"),
+    [
+        (None, "DE", "to DE (did you mean de?)"),
+        ("en-GB", "de", "from en-GB to de (did you mean en to de?)"),
+        (None, "es", "to es"),
+        ("de", "FR", "from de to FR"),
+    ],
+)
+def test_a_language_in_another_spelling_is_suggested_if_it_is_possible(
+    source: str | None, target: str, hint: str
+) -> None:
+    directions = [("en", "de"), ("de", "en"), ("en", "fr")]
+    with pytest.raises(DataError) as error:
+        choose_target(directions, source, target)
+    assert str(error.value).startswith(f"this model does not translate {hint}; it translates en to de")
 
 
 def test_a_model_without_languages_refuses_a_language(transduce: Any, trained: TrainedRun) -> None:

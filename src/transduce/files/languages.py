@@ -145,7 +145,17 @@ def choose_target(directions: Sequence[Direction], source: str | None, target: s
     possible = [pair for pair in directions if source in (None, pair[0]) and target in (None, pair[1])]
     if not possible:
         requested = " ".join([*(["from", source] if source else []), *(["to", target] if target else [])])
-        raise DataError(f"this model does not translate {requested}; it translates {describe_directions(directions)}")
+        known = {code.lower(): code for pair in directions for code in pair if code}
+        meant = [
+            name and (known.get(name.lower()) or known.get(base_language(name) or "", "")) for name in (source, target)
+        ]  # "" if a language is not known, None if none is requested
+        is_possible = any(
+            all(name in (None, code) for name, code in zip(meant, pair, strict=True)) for pair in directions
+        )
+        hint = f" (did you mean {' to '.join(filter(None, meant))}?)" if is_possible else ""
+        raise DataError(
+            f"this model does not translate {requested}{hint}; it translates {describe_directions(directions)}"
+        )
     targets = list(dict.fromkeys(pair[1] for pair in possible))
     if len(targets) > 1:
         raise DataError(f"this model translates to {name_some(targets)}; choose the target language (to)")
