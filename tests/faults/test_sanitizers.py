@@ -32,9 +32,9 @@ OPTIONS = {
 RUN = f"""
 import os, runpy, sys
 del os.environ["LD_PRELOAD"]
-from transduce.fast.native import library
+from transduce.fast.native import library, prebuilt
 library._TIMEOUT = 3600
-library.FLAGS += {() if FULL else ("-O0",)}
+prebuilt.FLAGS += {() if FULL else ("-O0",)}
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 sys.stdout.flush()

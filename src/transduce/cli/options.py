@@ -227,7 +227,9 @@ def _with_flags(message: str, flags: Mapping[str, str]) -> str:
     start = re.match(r"(\w+) (?:must be|needs|has no effect|is for)\b", message)
     names = "|".join(name for name in flags if name not in _WORDS or (start and name == start[1]))
     pattern = rf"(?<![\w-])({names})(?![\w-])" if start and start[1] in flags else r"(?<=language \()to(?=\))"
-    message = re.sub(rf"(?<![\w-])({'|'.join(flags)})=(?=\w)", lambda name: f"{flags[name[1]]} ", message)
+    message = re.sub(
+        rf"(?<![\w.-])({'|'.join(flags)})=(?=\w)", lambda name: f"{flags[name[1]]} " if name[1] else name[0], message
+    )
     return re.sub(pattern, lambda name: flags.get(name[0], name[0]), message)
 
 

@@ -108,9 +108,11 @@ def _terms(glossary: tuple[str, Path], models: Sequence[ModelFolder]) -> dict[st
     targets = {pair[1] for model in able for pair in model.facts.get("directions", [])}
     if target not in targets:
         known = ", ".join(sorted(targets)) or "none: a model must be trained with augment.spans"
-        if not target:
+        if targets and not target:
             raise ConfigError(f"name the target language of the glossary with --target ({known})")
-        raise ConfigError(f"no model of the page uses a glossary for {target}; languages: {known}")
+        raise ConfigError(
+            f"no model of the page uses a glossary for {target or 'an unnamed language'}; languages: {known}"
+        )
     return {target: Glossary.load(path).terms}
 
 
