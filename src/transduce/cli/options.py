@@ -222,6 +222,10 @@ class Command(TyperCommand):
             raise
 
 
+_WORDS = ("out", "to", "long")
+"""Names of options that are also words of sentences."""
+
+
 def _with_flags(message: str, flags: Mapping[str, str]) -> str:
     """A message of the library about options, in which they are named as on the command line: "--nbest must be ..."."""
     start = re.match(r"(\w+) (?:must be|needs|has no effect|is for)\b", message)
@@ -231,10 +235,6 @@ def _with_flags(message: str, flags: Mapping[str, str]) -> str:
         rf"(?<![\w.-])({'|'.join(flags)})=(?=\w)", lambda name: f"{flags[name[1]]} " if name[1] else name[0], message
     )
     return re.sub(pattern, lambda name: flags.get(name[0], name[0]), message)
-
-
-_WORDS = ("out", "to", "long")
-"""Names of options that are also words of sentences."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,7 +48,7 @@ export class LocalGenerator {
             signal?.throwIfAborted();
             began = performance.now();
           }
-          if (left > 0 && sequence.length === this.context) break; // it goes on with the end of the text
+          if (left > 0 && sequence.length === this.context) break; // it resumes with the end of the text
           if (left > 0) logits = sequence.append(token);
         }
       } finally {
