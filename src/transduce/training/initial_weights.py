@@ -86,7 +86,11 @@ def _require_base(name: str, folder: Path, start: Model, model: Model, new_parts
 
 
 def _with_layers_of(model: Model, start: Model, log: Callable[[str], None]) -> dict[str, Tensor]:
-    """The weights of `start`, with only as many layers as `model` has: the first, the last, and evenly spaced ones."""
+    """The weights of `start` in as many layers as `model` has.
+
+    Fewer layers are the first, the last, and evenly spaced ones. More layers are those of `start`, evenly spaced, and
+    between them layers that pass on what they read, until training changes them.
+    """
     weights = start.state_dict()
     for stack, layers in start.named_children():
         if not isinstance(layers, nn.ModuleList):
@@ -94,12 +98,40 @@ def _with_layers_of(model: Model, start: Model, log: Callable[[str], None]) -> d
         there, here = len(layers), len(getattr(model, stack))
         if here == there:
             continue
-        kept = [round(number * (there - 1) / max(1, here - 1)) for number in range(here)]
-        log(f"{stack}: layers {', '.join(str(number + 1) for number in kept)} of {there} are kept")
-        taken = {
-            f"{stack}.{new}.{name}": x for new, old in enumerate(kept) for name, x in layers[old].state_dict().items()
-        }
-        weights = {name: x for name, x in weights.items() if not name.startswith(f"{stack}.")} | taken
+        few, many = sorted((here, there))
+        spaced = [round(number * (many - 1) / max(1, few - 1)) for number in range(few)]
+        numbers = ", ".join(str(number + 1) for number in spaced)
+        log(
+            f"{stack}: layers {numbers} of {many} "
+            + ("are kept" if here < there else "have weights, the others are new")
+        )
+        taken: list[dict[str, Tensor]] = []
+        for new in range(here):
+            old = spaced[new] if here < there else spaced.index(new) if new in spaced else None
+            taken.append(layers[old].state_dict() if old is not None else _passing_on(taken[-1], start))
+        weights = {name: x for name, x in weights.items() if not name.startswith(f"{stack}.")}
+        weights |= {f"{stack}.{new}.{name}": x for new, layer in enumerate(taken) for name, x in layer.items()}
+    return weights
+
+
+def _passing_on(before: dict[str, Tensor], start: Model) -> dict[str, Tensor]:
+    """The weights of a layer that hardly changes the output of the layer `before`: its sub-layers return zeros.
+
+    Norms after sub-layers normalize, and the last one restores the mean and the deviation that the output has on
+    average: those of g * z + b for z with mean 0 and deviation 1.
+    """
+    outputs = ("out.weight", "out.bias", "outer.weight", "outer.bias")
+    weights = {name: torch.zeros_like(x) if name.endswith(outputs) else x for name, x in before.items()}
+    if start.config.norm == "post":
+        norms = [
+            name.removesuffix(".weight") for name in weights if name.endswith("norm.weight") and "residuals" in name
+        ]
+        gain, bias = weights[f"{norms[-1]}.weight"], weights.get(f"{norms[-1]}.bias")
+        spread = gain.square().mean() + (bias.var(correction=0) if bias is not None else 0)
+        for norm in norms:
+            weights[f"{norm}.weight"] = torch.ones_like(gain) * (spread.sqrt() if norm == norms[-1] else 1)
+            if bias is not None:
+                weights[f"{norm}.bias"] = torch.zeros_like(bias) + (bias.mean() if norm == norms[-1] else 0)
     return weights
 
 

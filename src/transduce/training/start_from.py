@@ -84,10 +84,12 @@ def require_inherited(recipe: "Recipe", settings: Table, inherited: Table) -> No
     there = build_config(inherited["model"]["architecture"], inherited["model"], str(start)).sizes()
     here = recipe.model.sizes()
     different = {name for name in here if there.get(name) != here[name]}
-    fewer = {name for name in different & set(recipe.model.layer_counts) if here[name] < there[name]}
-    others = [name for name in here if name in different - fewer]
+    others = [name for name in here if name in different - set(recipe.model.layer_counts)]
     named = ", ".join(f"model.{name} (there {as_set(there.get(name))})" for name in others)
-    require(not named, f"train.start_from: {start} has other sizes: {named}; leave them out, except for fewer layers")
+    require(
+        not named,
+        f"train.start_from: {start} has other sizes: {named}; leave them out; only the numbers of layers may differ",
+    )
     vocabulary = build(TokenizerConfig, inherited["tokenizer"], str(start))
     for name in _given(settings, "tokenizer").keys() - {"symbols"}:
         was, is_ = getattr(vocabulary, name), getattr(recipe.tokenizer, name)

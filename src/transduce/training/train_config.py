@@ -65,7 +65,7 @@ class TrainConfig:
     """Random seed of initial weights, dropout and the order of batches."""
     start_from: str | None = None
     """Fine-tuning: run or model folder, or "bundled", whose weights, sizes and vocabulary training starts from; the
-    model may have fewer layers."""
+    model may have fewer layers, or more, which at first pass on what they read."""
     lora: int = 0
     """Fine-tuning: rank of low-rank updates (LoRA) that are trained instead of the weights, which stay those of
     `start_from`; 0 trains the weights."""
