@@ -1,10 +1,11 @@
-"""Training throughput of a language model on a GPU: ours and Hugging Face GPT-2, same sizes, interleaved.
+"""Training throughput of a language model on a GPU: ours and that of Hugging Face, same sizes, interleaved.
 
-    python benchmarks/train_language_model.py [--rounds 5] [--steps 20] [--out figures.json]
+    python benchmarks/train_language_model.py [--style gpt2|llama] [--rounds 5] [--steps 20] [--out figures.json]
 
-GPT-2 with 124 million parameters, windows of 1,024 random tokens that are already on the GPU, bfloat16, no dropout.
+GPT-2 with 124 million parameters or a Llama of about that size (rotary positions, RMSNorm, SwiGLU, 12 heads of queries
+share 4 of keys and values), windows of 1,024 random tokens that are already on the GPU, bfloat16, no dropout.
 Ours is the learner of `transduce train`: gradients by a CUDA graph, then an update with the norm of the gradients. The
-peer is transformers' GPT2LMHeadModel under autocast, compiled by torch.compile, with scaled dot-product attention and
+peer is transformers' model under autocast, compiled by torch.compile, with scaled dot-product attention and
 fused AdamW, without the norm of the gradients.
 """
 
@@ -25,6 +26,11 @@ from transduce.models.registry import create_model
 from transduce.training.learner import Learner, make_optimizer
 from transduce.training.train_config import TrainConfig
 
+STYLES: dict[str, dict[str, Any]] = {
+    "gpt2": {"positions": "learned", "activation": "gelu_tanh"},
+    "llama": {"positions": "rotary", "activation": "swiglu", "norm_type": "rms", "bias": False, "tie_output": False},
+}
+"""The settings in which the styles differ."""
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 VOCABULARY = 50_257
 
@@ -32,6 +38,7 @@ VOCABULARY = 50_257
 def main() -> None:
     """Measure and print."""
     parser = make_parser(__doc__)
+    parser.add_argument("--style", choices=STYLES, default="gpt2")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20, help="steps of each system in each round")
     parser.add_argument("--windows", type=int, default=32, help="windows in a batch")
@@ -45,10 +52,15 @@ def main() -> None:
     if options.smoke:
         sizes, length, vocabulary = {"layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}, 8, 100
         options.rounds, options.steps, options.windows = 1, 1, 2
-    setting = print_setting(**sizes, vocabulary=vocabulary, length=length, windows=options.windows, seed=SEED)
-    systems = {"transduce": our_step(sizes, vocabulary, length, options.windows)}
+    if options.style == "llama":
+        sizes |= {"d_ff": sizes["d_ff"] * 2 // 3, "kv_heads": max(sizes["num_heads"] // 3, 1)}
+    setting = print_setting(
+        style=options.style, **sizes, vocabulary=vocabulary, length=length, windows=options.windows, seed=SEED
+    )
+    systems = {"transduce": our_step(options.style, sizes, vocabulary, length, options.windows)}
     if find_spec("transformers") and not options.no_peers:
-        systems["transformers"] = peer_step(sizes, vocabulary, length, options.windows, fast=not options.smoke)
+        peer = make_peer(options.style, sizes, vocabulary, length).to(DEVICE).train()
+        systems["transformers"] = peer_step(peer, vocabulary, length, options.windows, fast=not options.smoke)
     for step in systems.values():
         for _ in range(1 if options.smoke else 6):
             step()
@@ -78,13 +90,12 @@ def seconds_per_step(step: Callable[[], None], steps: int) -> float:
     return (time.perf_counter() - start) / steps
 
 
-def our_step(sizes: dict[str, int], vocabulary: int, length: int, windows: int) -> Callable[[], None]:
+def our_step(style: str, sizes: dict[str, int], vocabulary: int, length: int, windows: int) -> Callable[[], None]:
     """A function that takes one training step with our learner."""
     torch.manual_seed(SEED)
     config = DecoderOnlyConfig(
-        **sizes, dropout=0.0, positions="learned", max_positions=length, norm="pre", activation="gelu_tanh",
-        embedding="plain",
-    )  # fmt: skip
+        **sizes, **STYLES[style], dropout=0.0, max_positions=length, norm="pre", embedding="plain"
+    )
     model = create_model(config, vocabulary).to(DEVICE)
     task, train = LanguageModel(), TrainConfig(label_smoothing=0.0, precision="auto")
     learner = Learner(model, make_optimizer(model, train), task, train)
@@ -102,17 +113,26 @@ def our_step(sizes: dict[str, int], vocabulary: int, length: int, windows: int) 
     return step
 
 
-def peer_step(sizes: dict[str, int], vocabulary: int, length: int, windows: int, *, fast: bool) -> Callable[[], None]:
-    """A function that takes one training step with transformers' GPT-2; compiled, if `fast`."""
-    from transformers import GPT2Config, GPT2LMHeadModel
+def make_peer(style: str, sizes: dict[str, int], vocabulary: int, length: int) -> Any:
+    """The model of transformers with these sizes."""
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(SEED)
-    config = GPT2Config(
-        vocab_size=vocabulary, n_positions=length, n_embd=sizes["d_model"], n_layer=sizes["layers"],
-        n_head=sizes["num_heads"], resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="sdpa",
-        use_cache=False,
-    )  # fmt: skip
-    peer: Any = GPT2LMHeadModel(config).to(DEVICE).train()
+    common = {"vocab_size": vocabulary, "attn_implementation": "sdpa", "use_cache": False}
+    if style == "llama":
+        return LlamaForCausalLM(LlamaConfig(
+            hidden_size=sizes["d_model"], intermediate_size=sizes["d_ff"], num_hidden_layers=sizes["layers"],
+            num_attention_heads=sizes["num_heads"], num_key_value_heads=sizes["kv_heads"],
+            max_position_embeddings=length, **common,
+        ))  # fmt: skip
+    return GPT2LMHeadModel(GPT2Config(
+        n_positions=length, n_embd=sizes["d_model"], n_layer=sizes["layers"], n_head=sizes["num_heads"],
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **common,
+    ))  # fmt: skip
+
+
+def peer_step(peer: Any, vocabulary: int, length: int, windows: int, *, fast: bool) -> Callable[[], None]:
+    """A function that takes one training step with a model of transformers; compiled, if `fast`."""
     optimizer = torch.optim.AdamW(peer.parameters(), lr=1e-4, fused=DEVICE.type == "cuda")
     ids = torch.randint(4, vocabulary, (windows, length), device=DEVICE)
     forward = torch.compile(peer) if fast else peer

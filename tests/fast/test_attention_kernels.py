@@ -59,21 +59,23 @@ def test_cross_attention(name: str, H: int, d_k: int, d_v: int, grouped: bool) -
 
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "both ways"])
 @pytest.mark.parametrize(
-    ("name", "H", "d_k", "d_v"),
+    ("name", "H", "G", "d_k", "d_v"),
     [
-        *((name, 2, 16, 16) for name in ("length 1", "all equal", "a full tile", "longer than a tile")),
-        *((name, 2, 16, 64) for name in ("all equal", "longer than a tile")),
-        ("a full tile", 1, 128, 128),
-        ("mixed", 1, 128, 128),
+        *((name, 2, 2, 16, 16) for name in ("length 1", "all equal", "a full tile", "longer than a tile")),
+        *((name, 2, 2, 16, 64) for name in ("all equal", "longer than a tile")),
+        *((name, 4, 2, 16, 24) for name in ("all equal", "longer than a tile")),
+        ("empty ones", 3, 1, 16, 16),
+        ("a full tile", 1, 1, 128, 128),
+        ("mixed", 1, 1, 128, 128),
     ],
 )
-def test_self_attention(name: str, H: int, d_k: int, d_v: int, causal: bool) -> None:
-    segments, _ = segments_of(*HOSTILE[name], grouped=True)
-    qkv, probe = draw(segments.tokens, H * (2 * d_k + d_v)), draw(segments.tokens, H, d_v)
+def test_self_attention(name: str, H: int, G: int, d_k: int, d_v: int, causal: bool) -> None:
+    segments, _ = segments_of(HOSTILE[name][0], HOSTILE[name][0], grouped=True)
+    qkv, probe = draw(segments.tokens, H * d_k + G * (d_k + d_v)), draw(segments.tokens, H, d_v)
 
     def run(attention: Callable[..., Tensor]) -> list[Tensor]:
         (x,) = leaves(qkv)
-        o = attention(*split_adjacent_heads(x, (H, d_k), (H, d_k), (H, d_v)), segments, segments, causal)
+        o = attention(*split_adjacent_heads(x, (H, d_k), (G, d_k), (G, d_v)), segments, segments, causal)
         return [o, *torch.autograd.grad(o, x, probe)]
 
     for found, expected in zip(run(kernel_attention), run(reference_attention), strict=True):

@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch
 from transduce.nn.feed_forward import activate
+from transduce.nn.positions import Rotary
+from transduce.nn.rotary_rates import RotaryRates
 from transduce.tokenizers.tokenizer import PAD
 from transduce.training.checkpoint import begin_moments
 
@@ -44,6 +46,21 @@ def test_add_norm(N: int, D: int, p: float) -> None:
     close(y, expected)
     for found, wanted in zip(gradients, torch.autograd.grad(expected, plain, sum(probes)), strict=True):
         close(found, wanted, 1e-4)
+
+
+@pytest.mark.parametrize(("heads", "width"), [(3, 10), (40, 64)])
+def test_rotate_heads(heads: int, width: int) -> None:
+    from transduce.fast.kernels.rotary import RotateHeads
+
+    rotary = Rotary(50, RotaryRates(width, 10_000.0)).to(DEVICE)
+    position = torch.tensor([0, 1, 49, 2, 7], device=DEVICE)
+    joint, probe = draw(5, heads * width + 8, seed=1), draw(5, heads * width + 8, seed=2)
+    (given,), (plain,) = leaves(joint), leaves(joint)
+    found = RotateHeads.apply(given * 1, position, rotary.waves_TK, heads)  # type: ignore[no-untyped-call]
+    rotated = rotary(plain[:, : heads * width].view(5, heads, width), position).flatten(1)
+    expected = torch.cat([rotated, plain[:, heads * width :]], dim=1)
+    close(found, expected)
+    close(torch.autograd.grad(found, given, probe.clone())[0], torch.autograd.grad(expected, plain, probe)[0])
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "swish", "geglu", "swiglu"])
@@ -263,6 +280,7 @@ def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_nor
         (70, {}),
         (14, {"norm": "pre"}),
         (14, {"norm": "pre", "norm_type": "rms", "bias": False, "activation": "swiglu", "positions": "rotary"}),
+        (14, {"positions": "rotary", "kv_heads": 1, "d_k": 10, "d_v": 6}),
         (14, {"bias": False}),
         (14, {"positions": "learned", "activation": "gelu", "tie_output": False}),
         (14, {"decoder_cell": "ssru"}),

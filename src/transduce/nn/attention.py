@@ -74,7 +74,9 @@ def attend(
 
     On a CPU, bfloat16 is computed in float32: torch takes ten times as long for the gradient in bfloat16.
     """
-    k_MHK, v_MHK = (repeat_heads(x, q_NHK.shape[1]) for x in (k_MHK, v_MHK))
+    is_grouped = k_MHK.shape[1] != q_NHK.shape[1]
+    if is_grouped and not q_NHK.is_cuda:  # where torch would take its slowest implementation
+        k_MHK, v_MHK = (repeat_heads(x, q_NHK.shape[1]) for x in (k_MHK, v_MHK))
     q_layout, k_layout, dtype = q_segments.layout, k_segments.layout, q_NHK.dtype
     if dtype == torch.bfloat16 and q_NHK.device.type == "cpu":
         q_NHK, k_MHK, v_MHK = q_NHK.float(), k_MHK.float(), v_MHK.float()
@@ -92,6 +94,7 @@ def attend(
         attn_mask=mask,
         dropout_p=dropout,
         is_causal=causal,
+        enable_gqa=is_grouped and q_NHK.is_cuda,
     )
     return q_layout.unpad(o_BHTK.transpose(1, 2)).to(dtype)
 

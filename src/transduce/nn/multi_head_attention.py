@@ -102,13 +102,18 @@ class SelfAttention(nn.Module):
 
     def project(self, x_ND: Tensor, position_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens at these positions."""
-        heads = self.heads
-        q_NHK, k_NHK, v_NHK = self.split_heads(
-            self.qkv(x_ND), (heads.num_heads, heads.d_k), (heads.kv_heads, heads.d_k), (heads.kv_heads, heads.d_v)
-        )
+        q_NHK, k_NHK, v_NHK = self.divide(self.qkv(x_ND))
         q_NHK, k_NHK = self.q_norm(q_NHK), self.k_norm(k_NHK)
         if self.rotary is not None:
             q_NHK, k_NHK = self.rotary(q_NHK, position_N), self.rotary(k_NHK, position_N)
+        return q_NHK, k_NHK, v_NHK
+
+    def divide(self, joint_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The parts of the joint projection: queries, keys and values."""
+        heads = self.heads
+        q_NHK, k_NHK, v_NHK = self.split_heads(
+            joint_ND, (heads.num_heads, heads.d_k), (heads.kv_heads, heads.d_k), (heads.kv_heads, heads.d_v)
+        )
         return q_NHK, k_NHK, v_NHK
 
 

@@ -31,6 +31,7 @@ if HAS_TRITON:
     from transduce.fast.kernels.few_rows import few_rows_linear, suits
     from transduce.fast.kernels.linear import LinearRelu
     from transduce.fast.kernels.pre_norm import AddResidual, PreNorm, add_then_norm
+    from transduce.fast.kernels.rotary import RotateHeads
 
 
 def fuse(model: Model) -> None:
@@ -135,6 +136,17 @@ class PackedSelfAttention(SelfAttention):
     split_heads = staticmethod(split_adjacent_heads)
 
 
+class RotatedSelfAttention(PackedSelfAttention):
+    """Queries and keys are rotated in place, before they are split, unless they are normalized first."""
+
+    def project(self, x_ND: Tensor, position_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self.rotary is None or not isinstance(self.q_norm, nn.Identity):
+            return super().project(x_ND, position_N)
+        heads, waves_TK = self.heads, self.rotary.waves_TK
+        joint_ND = RotateHeads.apply(self.qkv(x_ND), position_N, waves_TK, heads.num_heads + heads.kv_heads)
+        return self.divide(joint_ND)
+
+
 class PackedCrossAttention(CrossAttention):
     """See `PackedSelfAttention`."""
 
@@ -231,7 +243,11 @@ _ATTENTION: dict[type[nn.Module], type[nn.Module]] = {
     SelfAttention: PackedSelfAttention,
     CrossAttention: PackedCrossAttention,
 }
-_FUSED_PRODUCTS: dict[type[nn.Module], type[nn.Module]] = {FeedForward: FusedFeedForward, Linear: FusedLinear}
+_FUSED_PRODUCTS: dict[type[nn.Module], type[nn.Module]] = {
+    FeedForward: FusedFeedForward,
+    Linear: FusedLinear,
+    PackedSelfAttention: RotatedSelfAttention,
+}
 _FUSED_CONNECTIONS: dict[type[nn.Module], type[nn.Module]] = {Embedding: FusedEmbedding, Residual: FusedResidual}
 """Modules that pass vectors on as `Branches`."""
 _FINAL_NORMS: dict[type[nn.Module], type[nn.Module]] = {

@@ -45,8 +45,8 @@ def attend_packed(
     if length > _SHORT and q_segments.layout.full and k_segments.layout.full:
         with sdpa_kernel(_LONG_BACKENDS, set_priority=True):
             return attend(q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal)
-    k_MHK, v_MHK = (repeat_heads(x, q_NHK.shape[1]) for x in (k_MHK, v_MHK))
     if not HAS_TRITON or length > _SHORT or width > _NARROW:
+        k_MHK, v_MHK = (repeat_heads(x, q_NHK.shape[1]) for x in (k_MHK, v_MHK))
         return _flash(q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal)
     return SegmentAttention.apply(q_NHK, k_MHK, v_MHK, q_segments, k_segments, causal)
 

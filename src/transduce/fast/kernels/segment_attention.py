@@ -1,7 +1,8 @@
 """Attention over short segments, for CUDA.
 
 Sentences are short: the tiles of general kernels would be mostly empty. Here one program processes one head of a group
-of adjacent segments that together fit in one small tile. It loads the tile once, computes all scores in one product and
+of adjacent segments that together fit in one small tile (in the backward pass, the heads of queries that share one
+head of keys and values). It loads the tile once, computes all scores in one product and
 masks those between different segments. A segment that is longer than a tile forms a group by itself, which is processed
 tile by tile. Programs write disjoint outputs, so no atomic additions are needed.
 
@@ -71,9 +72,10 @@ def _attention_forward(
     q_NHK, k_MHK, v_MHK, o_NHK, log_total_HN, groups, q_offsets, k_offsets, q_segment_N, k_segment_M, tokens, scale,
     q_stride, k_stride, v_stride,
     CAUSAL: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr, D_V: tl.constexpr, D_V2: tl.constexpr,
-    HEADS: tl.constexpr, TILE: tl.constexpr,
+    HEADS: tl.constexpr, SHARED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(0)
+    kv_head = head // SHARED
     q_start, q_end, k_start, k_end = _group_bounds(groups, q_offsets, k_offsets)
     for row in range(q_start, q_end, TILE):
         q = _load(q_NHK, row, q_end, head, q_stride, TILE, D_K, D_K2)
@@ -81,8 +83,8 @@ def _attention_forward(
         total = tl.zeros((TILE,), tl.float32)
         o = tl.zeros((TILE, D_V2), tl.float32)
         for column in range(k_start, min(k_end, row + TILE) if CAUSAL else k_end, TILE):
-            k = _load(k_MHK, column, k_end, head, k_stride, TILE, D_K, D_K2)
-            v = _load(v_MHK, column, k_end, head, v_stride, TILE, D_V, D_V2)
+            k = _load(k_MHK, column, k_end, kv_head, k_stride, TILE, D_K, D_K2)
+            v = _load(v_MHK, column, k_end, kv_head, v_stride, TILE, D_V, D_V2)
             s = _scores(q, k, q_segment_N, k_segment_M, row, q_end, column, k_end, scale, CAUSAL, TILE)
             new_maximum = tl.maximum(maximum, tl.max(s, 1))
             finite_maximum = tl.where(new_maximum == float("-inf"), 0.0, new_maximum)  # a row may have no key yet
@@ -125,53 +127,60 @@ def _attention_backward(
     groups, q_offsets, k_offsets, q_segment_N, k_segment_M, tokens, scale,
     q_stride, k_stride, v_stride, dq_stride, dk_stride, dv_stride,
     CAUSAL: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr, D_V: tl.constexpr, D_V2: tl.constexpr,
-    HEADS: tl.constexpr, TILE: tl.constexpr,
+    HEADS: tl.constexpr, SHARED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    head = tl.program_id(0)
+    kv_head = tl.program_id(0)
     q_start, q_end, k_start, k_end = _group_bounds(groups, q_offsets, k_offsets)
     if (q_end - q_start <= TILE) & (k_end - k_start <= TILE):  # one tile
         if q_end + k_end > q_start + k_start:
-            q = _load(q_NHK, q_start, q_end, head, q_stride, TILE, D_K, D_K2)
-            k = _load(k_MHK, k_start, k_end, head, k_stride, TILE, D_K, D_K2)
-            v = _load(v_MHK, k_start, k_end, head, v_stride, TILE, D_V, D_V2)
-            do = _load(do_NHK, q_start, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
-            p, ds = _tile_gradient(
-                q, k, v, o_NHK, do, log_total_HN, q_segment_N, k_segment_M, q_start, q_end, k_start, k_end, head,
-                tokens, scale, CAUSAL, D_V, D_V2, HEADS, TILE, True,
-            )  # fmt: skip
-            dv = tl.dot(tl.trans(p), do, input_precision="ieee")
-            _store(dv_MHK, dv, k_start, k_end, head, dv_stride, TILE, D_V, D_V2)
-            dk = tl.dot(tl.trans(ds), q, input_precision="ieee")
-            _store(dk_MHK, dk, k_start, k_end, head, dk_stride, TILE, D_K, D_K2)
-            dq = tl.dot(ds, k, input_precision="ieee")
-            _store(dq_NHK, dq, q_start, q_end, head, dq_stride, TILE, D_K, D_K2)
+            k = _load(k_MHK, k_start, k_end, kv_head, k_stride, TILE, D_K, D_K2)
+            v = _load(v_MHK, k_start, k_end, kv_head, v_stride, TILE, D_V, D_V2)
+            dk, dv = tl.zeros((TILE, D_K2), tl.float32), tl.zeros((TILE, D_V2), tl.float32)
+            for shared in range(SHARED):  # a constant: no loop if it is 1
+                head = kv_head * SHARED + shared
+                q = _load(q_NHK, q_start, q_end, head, q_stride, TILE, D_K, D_K2)
+                do = _load(do_NHK, q_start, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
+                p, ds = _tile_gradient(
+                    q, k, v, o_NHK, do, log_total_HN, q_segment_N, k_segment_M, q_start, q_end, k_start, k_end, head,
+                    tokens, scale, CAUSAL, D_V, D_V2, HEADS, TILE, True,
+                )  # fmt: skip
+                dv = tl.dot(tl.trans(p), do, dv, input_precision="ieee")
+                dk = tl.dot(tl.trans(ds), q, dk, input_precision="ieee")
+                dq = tl.dot(ds, k, input_precision="ieee")
+                _store(dq_NHK, dq, q_start, q_end, head, dq_stride, TILE, D_K, D_K2)
+            _store(dv_MHK, dv, k_start, k_end, kv_head, dv_stride, TILE, D_V, D_V2)
+            _store(dk_MHK, dk, k_start, k_end, kv_head, dk_stride, TILE, D_K, D_K2)
     else:  # one long segment, tile by tile of keys; the gradients of the queries accumulate in memory
         for column in range(k_start, k_end, TILE):
-            k = _load(k_MHK, column, k_end, head, k_stride, TILE, D_K, D_K2)
-            v = _load(v_MHK, column, k_end, head, v_stride, TILE, D_V, D_V2)
+            k = _load(k_MHK, column, k_end, kv_head, k_stride, TILE, D_K, D_K2)
+            v = _load(v_MHK, column, k_end, kv_head, v_stride, TILE, D_V, D_V2)
             dk, dv = tl.zeros((TILE, D_K2), tl.float32), tl.zeros((TILE, D_V2), tl.float32)
-            for row in range(
-                column if CAUSAL else q_start, q_end, TILE
-            ):  # earlier queries attend to none of these keys
-                q = _load(q_NHK, row, q_end, head, q_stride, TILE, D_K, D_K2)
-                do = _load(do_NHK, row, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
-                p, ds = _tile_gradient(
-                    q, k, v, o_NHK, do, log_total_HN, q_segment_N, k_segment_M, row, q_end, column, k_end, head,
-                    tokens, scale, CAUSAL, D_V, D_V2, HEADS, TILE, False,
-                )  # fmt: skip
-                dv += tl.dot(tl.trans(p), do, input_precision="ieee")
-                dk += tl.dot(tl.trans(ds), q, input_precision="ieee")
-                dq = tl.dot(ds, k, input_precision="ieee")
-                if column > k_start:
-                    dq += _load(dq_NHK, row, q_end, head, dq_stride, TILE, D_K, D_K2)
-                _store(dq_NHK, dq, row, q_end, head, dq_stride, TILE, D_K, D_K2)
-            _store(dk_MHK, dk, column, k_end, head, dk_stride, TILE, D_K, D_K2)
-            _store(dv_MHK, dv, column, k_end, head, dv_stride, TILE, D_V, D_V2)
+            for shared in range(SHARED):
+                head = kv_head * SHARED + shared
+                for row in range(
+                    column if CAUSAL else q_start, q_end, TILE
+                ):  # earlier queries attend to none of these keys
+                    q = _load(q_NHK, row, q_end, head, q_stride, TILE, D_K, D_K2)
+                    do = _load(do_NHK, row, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
+                    p, ds = _tile_gradient(
+                        q, k, v, o_NHK, do, log_total_HN, q_segment_N, k_segment_M, row, q_end, column, k_end, head,
+                        tokens, scale, CAUSAL, D_V, D_V2, HEADS, TILE, False,
+                    )  # fmt: skip
+                    dv += tl.dot(tl.trans(p), do, input_precision="ieee")
+                    dk += tl.dot(tl.trans(ds), q, input_precision="ieee")
+                    dq = tl.dot(ds, k, input_precision="ieee")
+                    if column > k_start:
+                        dq += _load(dq_NHK, row, q_end, head, dq_stride, TILE, D_K, D_K2)
+                    _store(dq_NHK, dq, row, q_end, head, dq_stride, TILE, D_K, D_K2)
+            _store(dk_MHK, dk, column, k_end, kv_head, dk_stride, TILE, D_K, D_K2)
+            _store(dv_MHK, dv, column, k_end, kv_head, dv_stride, TILE, D_V, D_V2)
             tl.debug_barrier()  # the next iteration reads the stored gradients
         if k_start == k_end:  # without keys the gradient is zero
-            for row in range(q_start, q_end, TILE):
-                zeros = tl.zeros((TILE, D_K2), tl.float32)
-                _store(dq_NHK, zeros, row, q_end, head, dq_stride, TILE, D_K, D_K2)
+            for shared in range(SHARED):
+                head = kv_head * SHARED + shared
+                for row in range(q_start, q_end, TILE):
+                    zeros = tl.zeros((TILE, D_K2), tl.float32)
+                    _store(dq_NHK, zeros, row, q_end, head, dq_stride, TILE, D_K, D_K2)
 
 
 class SegmentAttention(torch.autograd.Function):
@@ -181,7 +190,7 @@ class SegmentAttention(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Segments, causal: bool
     ) -> Tensor:
-        """(N, H, K) queries, (M, H, K) keys and values to (N, H, K)."""
+        """(N, H, K) queries, (M, G, K) keys and values to (N, H, K); each of G heads serves H / G of the queries'."""
         N, H, _ = q.shape
         o = q.new_empty(N, H, v.shape[2])
         log_total_HN = torch.empty(H, N, dtype=torch.float32, device=q.device)
@@ -201,7 +210,7 @@ class SegmentAttention(torch.autograd.Function):
         q, k, v, o, log_total_HN, groups, *bounds = ctx.saved_tensors
         dq, dk, dv = empty_adjacent(q, k, v)
         strides = (x.stride(0) for x in (dq, dk, dv))
-        _attention_backward[(q.shape[1], len(groups) - 1)](
+        _attention_backward[(k.shape[1], len(groups) - 1)](
             q, k, v, o, do.contiguous(), log_total_HN, dq, dk, dv, groups, *bounds,
             *_scalars(q, k, v), *strides, **_sizes(q, v, ctx.causal, _BACKWARD_REGISTERS),
         )  # fmt: skip
@@ -215,7 +224,7 @@ def _scalars(q: Tensor, k: Tensor, v: Tensor) -> tuple[int | float, ...]:
 def _sizes(q: Tensor, v: Tensor, causal: bool, registers: int) -> dict[str, Any]:
     (_, H, d_k), d_v = q.shape, v.shape[2]
     d_k2, d_v2 = (max(16, triton.next_power_of_2(width)) for width in (d_k, d_v))
-    shapes = {"D_K": d_k, "D_K2": d_k2, "D_V": d_v, "D_V2": d_v2, "HEADS": H, "TILE": TILE}
+    shapes = {"D_K": d_k, "D_K2": d_k2, "D_V": d_v, "D_V2": d_v2, "HEADS": H, "SHARED": H // v.shape[1], "TILE": TILE}
     limit = {"maxnreg": registers} if max(d_k2, d_v2) <= 64 else {}
     return {"CAUSAL": causal, **shapes, "num_warps": 4, "num_stages": 1, **limit}
 
