@@ -11,6 +11,7 @@ import csv
 import gzip
 import html
 import io
+import itertools
 import json
 import re
 import subprocess
@@ -234,6 +235,76 @@ def tatoeba(repository: Repository) -> Rows:
             yield "tatoeba-de-fr", {"de": fields[2], "fr": fields[3]}
 
 
+_CODES = {"deu": "de", "eng": "en", "fra": "fr"}
+_FEWEST_BRIDGES, _MOST_TRANSLATIONS = 2, 3
+_NUMBERS = re.compile(r"\d+")
+
+
+def more_tatoeba(repository: Repository) -> Rows:
+    """Everyday sentences beside English: translations of each other, and those that share sentences of other languages.
+
+    A pair that only shares one sentence must be longer, and the languages must have the same numbers. German and French
+    without English are sentences of one language.
+    """
+    bridges: dict[str, list[str]] = {}
+    for match in repository.find(
+        r"data/(?:devtest|dev|test|release/(?:dev|test)/[\w-]+)/.*?([a-z]{3})-([a-z]{3})[/.].*"
+    ):
+        for code, other in (match.groups(), match.groups()[::-1]):
+            if code in _CODES:
+                bridges.setdefault(other, []).append(match[0])
+    direct: dict[tuple[str, str, str], None] = {}
+    shared: dict[tuple[str, str, str], int] = {}
+    alone: dict[str, dict[str, None]] = {"de": {}, "fr": {}}
+    for bridge, names in bridges.items():
+        texts: dict[str, dict[str, dict[str, None]]] = {}
+        for code, text, other, translation in _rows_of_tatoeba(repository, names):
+            if other == bridge and (language := _CODES.get(code)):
+                texts.setdefault(translation, {}).setdefault(language, {})[text] = None
+                if language != "en":
+                    alone[language][text] = None
+        for translation, found in texts.items():
+            if bridge == "eng":
+                targets = found.keys() - {"en"}
+                direct |= {(translation, language, text): None for language in targets for text in found[language]}
+            elif "en" in found:
+                for language in found.keys() - {"en"}:
+                    for key in itertools.product(list(found["en"])[:2], [language], list(found[language])[:2]):
+                        shared[key] = shared.get(key, 0) + 1
+    chosen: dict[tuple[str, str], list[str]] = {}
+    for english, language, text in [*direct, *sorted(shared, key=lambda key: -shared[key])]:
+        others = chosen.setdefault((english, language), [])
+        certain = (english, language, text) in direct or _is_likely(english, text, shared[english, language, text])
+        if certain and text not in others and len(others) < _MOST_TRANSLATIONS:
+            others.append(text)
+    for (english, language), others in chosen.items():
+        for text in others:
+            alone[language].pop(text, None)
+            yield "tatoeba-more", {"en": english, language: text}
+    for language, found_alone in alone.items():
+        yield from (("tatoeba-more", {language: text}) for text in found_alone)
+
+
+def _rows_of_tatoeba(repository: Repository, names: list[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Code and text of both languages, in both orders."""
+    for name in names:
+        content = repository.read(name)
+        text = (gzip.decompress(content) if name.endswith(".gz") else content).decode("utf-8", "replace")
+        for fields in (line.split("\t") for line in text.splitlines()):
+            if len(fields) == 4:
+                one, other, *texts = fields
+                left, right = (" ".join(side.split()) for side in texts)
+                yield one[:3], left, other[:3], right
+                yield other[:3], right, one[:3], left
+
+
+def _is_likely(english: str, text: str, bridges: int) -> bool:
+    words = min(len(english.split()), len(text.split()))
+    alike = 0.6 <= (len(text) + 8) / (len(english) + 8) <= 1.7 and english[-1:] == text[-1:]
+    numbers = sorted(_NUMBERS.findall(english)) == sorted(_NUMBERS.findall(text))
+    return alike and numbers and words >= (3 if bridges >= _FEWEST_BRIDGES else 5)
+
+
 def lines(name: str, pattern: str) -> Callable[[Repository], Rows]:
     """Reads files of one sentence a line; the language is group 1 of the path."""
 
@@ -353,8 +424,12 @@ SOURCES = [
     Source("mozilla-l10n/www-l10n", fluent, "MPL 2.0"),
     Source("sheffieldnlp/mlqe-pe", post_edits, "CC0"),
     Source("Helsinki-NLP/Tatoeba-Challenge", tatoeba, "CC BY 2.0 FR"),
+    Source("Helsinki-NLP/Tatoeba-Challenge", more_tatoeba, "CC BY 2.0 FR"),
     Source("common-voice/common-voice", lines("common-voice", r"server/data/(en|de|fr)/.*"), "CC0"),
     Source("vanatteveldt/wikinews", news, "CC BY 2.5"),
+    Source(
+        "Softcatala/parallel-catalan-corpus", lines("global-voices", r"eng-cat/globalvoices\.en-ca\.(en)"), "CC BY 3.0"
+    ),
     Source("google-research-datasets/wiki-split", split_pairs, "CC BY-SA 4.0"),
     Source("LukeSmithxyz/based.cooking", cooking, "public domain"),
     Source("sevenbanisch/bundestagsreden", debates, "official work (Bundestag)"),

@@ -2,27 +2,33 @@
 # Builds the bundled model, from text to 8-bit weights: sh recipes/bundled/make.sh [PART ...]
 #
 # data      Europarl, Tatoeba, newstest and domains at the paths in the recipes, English TAB German or French; data/extra
-#           (collect.py); data/opus/en-fr and fr-en, OPUS-MT imported by `transduce import`. sources.py and prepare.py leave out
-#           sentences of validation and test sets; the files of Tatoeba have no pair of them, but some sentences (see the card).
-# hardware  one H200: 27 minutes until the student, 9 minutes for the first round, 26 minutes for the second
-# result    runs/bundled, which is src/transduce/bundled/en-de-fr; its README.md states the scores
+#           (collect.py); data/opus/en-fr and fr-en, OPUS-MT imported by `transduce import`. Sentences of validation and test sets
+#           are left out.
+# hardware  one H200: 27 minutes until the student, 9 minutes for the first round, 26 minutes for the second, 20 for the third
+# result    runs/bundled, which is src/transduce/bundled/en-de-fr; its README.md states the scores, and which text came later
 #
 # Parts, in this order if none is named:
 # teacher   a base model on Europarl, Tatoeba and the phrases
 # student   6+2 layers, trained on the teacher's translations
 # prepare   the text of all domains, and sentences without a translation
-# round     what follows, for the first time: 17,890 steps from the student, then the mean of 25% student and 75% new weights
+# first     17,890 steps from the student, then the mean of 25% student and 75% new weights
+# second    70,060 steps from this mean
+# third     45,000 steps from the second round, with two more encoder layers, a lower learning rate and less dropout
+# finish    8 bits, calibrated confidence
+#
+# A round consists of these parts, with the model START:
 # german    START translates English and German sentences, for training in the opposite direction
 # french    OPUS-MT translates the same English sentences
-# debates   OPUS-MT translates English sentences of Europarl
+# debates   OPUS-MT translates English sentences of Europarl; not in the third round
 # english   OPUS-MT translates French sentences
-# everyday  the student translates Tatoeba in all four directions, so that what it knows is not forgotten
+# everyday  STUDENT translates Tatoeba in all four directions, so that what it knows is not forgotten; START in the third round
 # train     final.toml, from START
-# finish    8 bits, calibrated confidence
 set -e
 tatoeba=data/tatoeba europarl=data/europarl newstest=data/newstest out=data/bundled
-student=${STUDENT:-runs/bundled-student} start=${START:-runs/bundled-round} opus=${OPUS:-data/opus} jobs=${JOBS:-3}
+student=${STUDENT:-runs/bundled-student} start=${START:-runs/bundled-second} opus=${OPUS:-data/opus} jobs=${JOBS:-3}
 python=${PYTHON:-python} search=${SEARCH:---beam 4}
+# The settings of the first two rounds that differ.
+earlier="--set train.learning_rate=8e-4 --set model.dropout=0.1"
 transduce() { ${TRANSDUCE:-command transduce} "$@"; }
 join() { $python recipes/bundled/synthetic.py "$@"; }
 
@@ -71,12 +77,25 @@ prepare() {
   $python recipes/bundled/prepare.py data
 }
 
-round() {
-  start=$student; german; french; debates; english; everyday
-  STEPS=17890 RUN=runs/bundled-first train
+first() {
+  start=$student; german; french; debates; english; everyday; synthetic
+  STEPS=17890 RUN=runs/bundled-first train $earlier
   transduce average "$student" runs/bundled-first -o runs/bundled-half
   transduce average runs/bundled-half runs/bundled-first -o runs/bundled-round
-  start=runs/bundled-round
+}
+
+second() {
+  start=runs/bundled-round; german; synthetic
+  STEPS=70060 RUN=runs/bundled-second train $earlier
+}
+
+third() {
+  start=${START:-runs/bundled-second}
+  student=$start
+  german & one=$!; english & two=$!; everyday & three=$!; french
+  wait $one; wait $two; wait $three
+  join $out/synthetic.en-fr.tsv $out/mono.en $out/mono.en.fr $out/mono.fr.en $out/mono.fr
+  train --set model.encoder_layers=8
 }
 
 german() {
@@ -110,12 +129,20 @@ everyday() {
   done
 }
 
-train() {
-  phrases 8
+synthetic() {
   join $out/synthetic.en-fr.tsv $out/mono.en $out/mono.en.fr $out/europarl.en $out/europarl.en.fr $out/mono.fr.en $out/mono.fr
-  steps=${STEPS:-70060}
+}
+
+# train [SETTING ...]: phrases and quantities, then the steps of a round; cooldown is 60% of the steps.
+train() {
+  phrases 6
+  $python recipes/bundled/quantities.py $out/quantities.tsv --without $tatoeba/valid.en-de.tsv.xz $tatoeba/test.en-de.tsv.xz \
+    $tatoeba/valid.en-fr.tsv.xz $tatoeba/test.en-fr.tsv.xz
+  cut -f 1,2 $out/quantities.tsv > $out/quantities.en-de.tsv
+  cut -f 1,3 $out/quantities.tsv > $out/quantities.en-fr.tsv
+  steps=${STEPS:-45000}
   transduce train recipes/bundled/final.toml --out "${RUN:-runs/bundled-final}" --set train.start_from="$start" \
-    --set train.steps="$steps" --set train.cooldown=$((steps / 2)) --set train.save_every=$((steps / 2))
+    --set train.steps="$steps" --set train.cooldown=$((steps * 3 / 5)) --set train.save_every=$((steps / 3 + 1)) "$@"
 }
 
 finish() {
@@ -127,5 +154,5 @@ finish() {
   $python -c 'from pathlib import Path; from transduce.models.folder import write_fact; write_fact(Path("runs/bundled"), "default_to", "de")'
 }
 
-[ $# -gt 0 ] || set -- teacher student prepare round german train finish
+[ $# -gt 0 ] || set -- teacher student prepare first second third finish
 for part in "$@"; do "$part"; done

@@ -103,8 +103,10 @@ def test_the_bundled_model_is_made_by_one_command(transduce: Any, trained: Any, 
     phrases = "".join(f"{source}\t{target}\t{target}\n" for source, target in toy_pairs[:4])
     (folder / "phrases.tsv").write_text(phrases, encoding="utf-8")
     script, synthetic = folder / "make.sh", folder / "synthetic.py"
-    text = re.sub("17890|70060", "2", script.read_text(encoding="utf-8"))
+    text = re.sub("17890|70060|45000", "2", script.read_text(encoding="utf-8"))
     script.write_text(text, encoding="utf-8")
+    quantities = folder / "quantities.py"
+    quantities.write_text(quantities.read_text(encoding="utf-8").replace("12_000", "10"), encoding="utf-8")
     # Models of this test translate nothing plausibly.
     synthetic.write_text(
         synthetic.read_text(encoding="utf-8").replace("return bool(words)", "return True or bool(words)")
@@ -113,14 +115,17 @@ def test_the_bundled_model_is_made_by_one_command(transduce: Any, trained: Any, 
     named = set(re.findall(r"data/[\w/.-]+\.tsv\.xz", words))
     for recipe in ("teacher", "student", "final"):
         named |= set(re.findall(r"data/[\w/.-]+\.tsv\.xz", (folder / f"{recipe}.toml").read_text()))
-    named |= {f"data/domains/manuals.en-{target}.tsv.xz" for target in ("de", "fr")}
+    named |= {
+        f"data/domains/{name}.en-{target}.tsv.xz" for name in ("manuals", "game-engine-docs") for target in ("de", "fr")
+    }
     for number, name in enumerate(sorted(named)):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = [f"A {source} b c {number}.\tA {target} b c {number}.\n" for source, target in toy_pairs[:50]]
         path.write_bytes(lzma.compress("".join(rows).encode()))
     (data / "extra").mkdir()
-    for name in ("notes.en", "notes.de", "common-voice.fr", "tatoeba-de-fr.de-fr.tsv"):
+    more = [f"tatoeba-more.{end}" for end in ("en-de.tsv", "en-fr.tsv", "de", "fr")]
+    for name in ("notes.en", "notes.de", "common-voice.fr", "tatoeba-de-fr.de-fr.tsv", *more):
         rows = [f"{source} {name}\t{target} {name}\n" for source, target in toy_pairs[50:60]]
         lines = rows if name.endswith(".tsv") else [row.partition("\t")[0] + "\n" for row in rows]
         (data / "extra" / name).write_text("".join(lines), encoding="utf-8")
@@ -151,6 +156,19 @@ def test_phrases_have_three_languages_and_no_sentence_twice() -> None:
         texts = row.split("\t")
         assert len(texts) == 3
         assert all(text == text.strip() != "" for text in texts)
+
+
+def test_quantities_have_three_languages_and_no_sentence_of_the_everyday_ones(tmp_path: Path) -> None:
+    out = tmp_path / "quantities.tsv"
+    script = ROOT / "recipes" / "bundled" / "quantities.py"
+    subprocess.run([sys.executable, script, out, "--tries", "500"], check=True, stdout=subprocess.DEVNULL)
+    rows = out.read_text(encoding="utf-8").splitlines()
+    everyday = set(re.split(r"[\t\n]", (ROOT / "tests" / "data" / "everyday.tsv").read_text(encoding="utf-8")))
+    assert len(rows) == len(set(rows)) > 3000
+    for row in rows:
+        texts = row.split("\t")
+        assert len(texts) == 3
+        assert all(text == text.strip() != "" and "{" not in text and text not in everyday for text in texts)
 
 
 def test_parsers_are_made_by_one_command(transduce: Any, tmp_path: Path, toy_pairs: Any) -> None:
