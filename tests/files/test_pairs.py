@@ -179,7 +179,6 @@ def test_a_bad_line_of_a_tsv_is_left_out_and_reported(tmp_path: Path, line: byte
         (b'{"src": "", "tgt": "X"}', EMPTY),
         (b'{"src": "x", "tgt": " "}', EMPTY),
         (b'{"src": "\xff", "tgt": "X"}', BAD_UTF8),
-        (b"", EMPTY),
     ],
     ids=lambda value: value[:30].decode(errors="replace") if isinstance(value, bytes) else "",
 )

@@ -81,6 +81,20 @@ def test_shards_of_tables_and_text_in_one_input(transduce: Any, trained: Any, tm
     assert "".join(part.out for part in parts) == whole.out
 
 
+def test_blank_lines_of_json_are_no_rows(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    rows = [json.dumps({"text": one, "src": one, "tgt": other}) + "\n" for one, other in PAIRS[:3]]
+    (tmp_path / "rows.jsonl").write_text("".join(rows))
+    (tmp_path / "blank.jsonl").write_text("\n" + " \n\n".join(rows) + "\n")
+    for words in (["translate"], ["evaluate", "--test"]):
+        expected, found = (
+            transduce(*words, name, "-m", trained.run, cwd=tmp_path) for name in ("rows.jsonl", "blank.jsonl")
+        )
+        assert (found.code, found.out) == (0, expected.out), found.err
+    (tmp_path / "blank.jsonl").write_text("\n" + rows[0] + "{\n")
+    message = complaint(transduce("translate", "-m", trained.run, "blank.jsonl", cwd=tmp_path))
+    assert "blank.jsonl, line 3: not a JSON object" in message
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

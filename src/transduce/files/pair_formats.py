@@ -81,11 +81,12 @@ def decode(raw: bytes | None) -> str:
     return text
 
 
-def parse_each(items: Iterable[Item], parse: Callable[[Item], T]) -> Iterator[tuple[int, T | UnusableError]]:
-    """The number of each line or row, with what is parsed from it, or the problem with it."""
+def parse_each(items: Iterable[Item], parse: Callable[[Item], T | None]) -> Iterator[tuple[int, T | UnusableError]]:
+    """The number of each line or row, with what is parsed from it, or the problem with it; nothing if that is None."""
     for number, item in enumerate(items, start=1):
         try:
-            yield number, parse(item)
+            if (parsed := parse(item)) is not None:
+                yield number, parsed
         except UnusableError as problem:
             yield number, problem
 
@@ -165,7 +166,9 @@ class RowPairs:
 def _read_jsonl(path: Path) -> Entries:
     rows = RowPairs(path)
 
-    def parse(line: bytes | None) -> Pair:
+    def parse(line: bytes | None) -> Pair | None:
+        if line is not None and not line.strip():
+            return None
         text = decode(line)
         try:
             record = json.loads(text)

@@ -67,10 +67,15 @@ def row_texts(path: Path) -> Iterator[tuple[int, str | UnusableError]]:
     return parse_each(rows, text_of_row)
 
 
-def text_of_row(row: bytes | Mapping[str, Any] | None) -> str:
-    """The text of a row of a .jsonl file or a table, or raise `UnusableError`; None stands for an overlong row."""
+def text_of_row(row: bytes | Mapping[str, Any] | None) -> str | None:
+    """The text of a row of a .jsonl file or a table, or raise `UnusableError`; None stands for an overlong row.
+
+    A blank line is no row, and gives None.
+    """
     if row is None:
         raise UnusableError(OVERLONG_ROW)
+    if isinstance(row, bytes) and not row.strip():
+        return None
     try:
         text = (json.loads(row.decode("utf-8")) if isinstance(row, bytes) else row)["text"]
         text.encode()

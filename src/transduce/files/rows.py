@@ -72,6 +72,8 @@ def _plain_line(row: Row) -> str:
 def _json_rows(path: Path) -> Iterator[Row]:
     for number, raw in enumerate(raw_lines(path), start=1):
         try:
+            if raw is not None and not raw.strip():
+                continue
             row = None if raw is None else json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError):
             row = None
