@@ -122,7 +122,7 @@ def _passing_on(before: dict[str, Tensor], start: Model) -> dict[str, Tensor]:
     """
     outputs = ("out.weight", "out.bias", "outer.weight", "outer.bias")
     weights = {name: torch.zeros_like(x) if name.endswith(outputs) else x for name, x in before.items()}
-    if start.config.norm == "post":
+    if getattr(start.config, "norm", None) == "post":
         norms = [
             name.removesuffix(".weight") for name in weights if name.endswith("norm.weight") and "residuals" in name
         ]
