@@ -1,44 +1,22 @@
-"""Models sharded over the processes (FSDP2)."""
+"""Models sharded over the processes (FSDP2).
 
-from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+A process that does not communicate has no shards. It must not import FSDP2, which takes a second.
+"""
+
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from transduce.models.model import Model
 from transduce.models.registry import create_model
 
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
 M = TypeVar("M", bound=Model)
-
-
-class _ThroughCpu:
-    """Collective operations of FSDP2 on copies in the memory of the CPU: gloo has them for CPU tensors only."""
-
-    def allocate(self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        return torch.empty(*size, dtype=dtype, device=device)
-
-
-class _AllGather(_ThroughCpu, AllGather):
-    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> None:
-        every = torch.empty(output_tensor.shape, dtype=output_tensor.dtype)
-        local = input_tensor.cpu()
-        dist.all_gather_into_tensor(every.view(torch.uint8), local.view(torch.uint8), group=group)
-        output_tensor.copy_(every)
-
-
-class _ReduceScatter(_ThroughCpu, ReduceScatter):
-    def __call__(
-        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
-    ) -> None:
-        local = torch.empty(output_tensor.shape, dtype=output_tensor.dtype)
-        dist.reduce_scatter_tensor(local, input_tensor.cpu(), op=op, group=group)
-        output_tensor.copy_(local)
 
 
 def _uses_cpu(device: torch.device) -> bool:
@@ -48,6 +26,10 @@ def _uses_cpu(device: torch.device) -> bool:
 
 def shard(model: Model, processes: int, *, half: bool) -> None:
     """Shard the weights, gradients and optimizer state of a model; a layer is gathered while it computes."""
+    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+    from transduce.training.through_cpu import AllGatherThroughCpu, ReduceScatterThroughCpu
+
     mesh = init_device_mesh(model.device.type, (processes,))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if half else None
     for part in (*model.layers(), model):
@@ -56,12 +38,24 @@ def shard(model: Model, processes: int, *, half: bool) -> None:
         cast(FSDPModule, part).set_gradient_divide_factor(1.0)
         cast(FSDPModule, part).set_force_sum_reduction_for_comms(True)
         if _uses_cpu(model.device):
-            cast(FSDPModule, part).set_custom_all_gather(_AllGather())
-            cast(FSDPModule, part).set_custom_reduce_scatter(_ReduceScatter())
+            cast(FSDPModule, part).set_custom_all_gather(AllGatherThroughCpu())
+            cast(FSDPModule, part).set_custom_reduce_scatter(ReduceScatterThroughCpu())
 
 
 def is_sharded(model: Model) -> bool:
+    if not dist.is_initialized():
+        return False
+    from torch.distributed.fsdp import FSDPModule
+
     return isinstance(model, FSDPModule)
+
+
+def _is_shard(x: Tensor) -> "TypeGuard[DTensor]":
+    if not dist.is_initialized():
+        return False
+    from torch.distributed.tensor import DTensor
+
+    return isinstance(x, DTensor)
 
 
 def gathered(model: M) -> M:
@@ -75,22 +69,24 @@ def gathered(model: M) -> M:
 
 def gather_tensor(x: Tensor) -> Tensor:
     """The complete tensor, gathered from all processes; each of them must call this."""
-    if not isinstance(x, DTensor):
+    if not _is_shard(x):
         return x
     if _uses_cpu(x.device):
         mesh = init_device_mesh("cpu", (x.device_mesh.size(),))
-        local = DTensor.from_local(x.to_local().cpu(), mesh, x.placements, shape=x.shape, stride=x.stride())
+        local = type(x).from_local(x.to_local().cpu(), mesh, x.placements, shape=x.shape, stride=x.stride())
         return local.full_tensor().to(x.device)
     return x.full_tensor()
 
 
 def local_shard(x: Tensor) -> Tensor:
-    return x.to_local() if isinstance(x, DTensor) else x
+    return x.to_local() if _is_shard(x) else x
 
 
 def shard_like(x: Tensor, like: Tensor) -> Tensor:
     """The shard of a complete tensor, which every process has, on the device and with the sharding of `like`."""
     x = x.to(like.device)
-    return (
-        distribute_tensor(x, like.device_mesh, like.placements, src_data_rank=None) if isinstance(like, DTensor) else x
-    )
+    if not _is_shard(like):
+        return x
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(x, like.device_mesh, like.placements, src_data_rank=None)
