@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -69,13 +69,22 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
+def digest(path: Path) -> str:
+    """The sha256 of the bytes of a plain file."""
+    _require_plain(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def write_manifest(folder: Path) -> None:
     """Write the sha256 of every file in a folder to its manifest."""
     digests = {path.name: digest(path) for path in sorted(folder.iterdir())}
     (folder / MANIFEST).write_text(_layout(digests), encoding="utf-8")
 
 
-def damaged_file(folder: Path, needed: Collection[str], *, others: bool = True) -> tuple[Path, str] | None:
+def damaged_file(
+    folder: Path, needed: Collection[str], *, others: bool = True, digest_of: Callable[[Path], str] = digest
+) -> tuple[Path, str] | None:
     """The first file that differs from the manifest, and how; None if all are as recorded.
 
     The `needed` files must be in the manifest; without `others`, only they are checked.
@@ -97,20 +106,13 @@ def damaged_file(folder: Path, needed: Collection[str], *, others: bool = True) 
         return manifest, f"is incomplete, without {min(missing)}"
     for name in recorded if others else needed:
         try:
-            if digest(folder / name) != recorded[name]:
+            if digest_of(folder / name) != recorded[name]:
                 return folder / name, "is damaged"
         except FileNotFoundError:
             return folder / name, "is missing"
         except OSError as error:
             return folder / name, f"cannot be read: {error.strerror or error}"
     return None
-
-
-def digest(path: Path) -> str:
-    """The sha256 of the bytes of a plain file."""
-    _require_plain(path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_file(path: Path, most_bytes: int, limit: str) -> None:

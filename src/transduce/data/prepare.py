@@ -16,9 +16,10 @@ from typing import Any
 from transduce.cache_folder import cache_folder
 from transduce.config import require
 from transduce.data.data_config import DataConfig as DataConfig  # re-exported
+from transduce.data.remembered_digests import remembered_digests
 from transduce.data.shards import TokenShards
 from transduce.data.write_corpus import write_pairs
-from transduce.disk import digest, flush_folder
+from transduce.disk import flush_folder
 from transduce.errors import ConfigError, DataError, TransduceError
 from transduce.files.pair_formats import HEADER, TSV, format_suffix
 from transduce.files.pairs import ReadReport, count_pairs, entry_suffixes
@@ -249,21 +250,21 @@ def _has_header(files: Sequence[str]) -> bool:
 def source_digests(data: DataConfig, reader: str) -> dict[str, str]:
     """The sha256 of each training file, which covers the files that it names, such as recordings."""
     digests = {}
-    for name in (name for files in data.all_train for name in files):
-        try:
-            all_digests = [_digest(path) for path in (Path(name), *READERS[reader].named_files(Path(name)))]
-            several = len(all_digests) > 1
-            digests[name] = hashlib.sha256("".join(all_digests).encode()).hexdigest() if several else all_digests[0]
-        except OSError as error:
-            raise DataError(f"{name}: {error.strerror}") from None
+    with remembered_digests() as digest_of:
+        for name in (name for files in data.all_train for name in files):
+            try:
+                every = [_digest(path, digest_of) for path in (Path(name), *READERS[reader].named_files(Path(name)))]
+                digests[name] = hashlib.sha256("".join(every).encode()).hexdigest() if len(every) > 1 else every[0]
+            except OSError as error:
+                raise DataError(f"{name}: {error.strerror}") from None
     return digests
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, digest_of: Callable[[Path], str]) -> str:
     if not path.is_dir():
-        return digest(path)
+        return digest_of(path)
     files = sorted(file for file in path.rglob("*") if file.is_file())
-    names = [(str(file.relative_to(path)), digest(file)) for file in files]
+    names = [(str(file.relative_to(path)), digest_of(file)) for file in files]
     return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from transduce.data.remembered_digests import remembered_digests
 from transduce.disk import damaged_file, flush, write_atomically, write_manifest
 from transduce.errors import DataError
 
@@ -29,7 +30,9 @@ class TokenShards:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        if damage := damaged_file(folder, needed=[INDEX]):
+        with remembered_digests() as digest_of:
+            damage = damaged_file(folder, needed=[INDEX], digest_of=digest_of)
+        if damage:
             raise DataError(f"{damage[0]} {damage[1]}; delete {folder} to prepare it anew")
         self.index: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         self.streams: tuple[str, ...] = tuple(self.index.get("streams", STREAMS))
