@@ -256,6 +256,14 @@ static inline int8_t weight_at(const Linear *linear, int n, int k) {
     return linear->weight[(size_t)(n / PANEL) * PANEL * linear->padded_in + (k / 4 * PANEL + n % PANEL) * 4 + k % 4];
 }
 
+INLINE Floats magnitude(Floats value, const int magnitudes) { return magnitudes ? (Floats)((Ints)value & INT32_MAX) : value; }
+
+/* The larger numbers of two vectors; those of `largest` beside NaNs. */
+INLINE Floats larger(Floats largest, Floats value) {
+    Ints more = (Ints)(value > largest);
+    return (Floats)(((Ints)value & more) | ((Ints)largest & ~more));
+}
+
 /* The largest of n numbers and `lowest`, or of their magnitudes. Not fmaxf: because of NaNs, which are ignored here, that
  * is a call for each number on x86-64.
  */
@@ -265,16 +273,15 @@ INLINE float largest_of(const float *x, int n, float lowest, const int magnitude
     int k = 0;
     UNROLL for (int i = 0; i < MAXIMA; i++) largest[i] = (Floats){0} + lowest;
     for (; k + MAXIMA * LANES <= n; k += MAXIMA * LANES)
-        UNROLL for (int i = 0; i < MAXIMA; i++) {
-            Floats value = *(const Floats *)(x + k + i * LANES);
-            if (magnitudes) value = (Floats)((Ints)value & INT32_MAX);
-            Ints more = (Ints)(value > largest[i]);
-            largest[i] = (Floats)(((Ints)value & more) | ((Ints)largest[i] & ~more));
-        }
-    for (int i = 0; i < MAXIMA * LANES; i++) {
-        float value = largest[i / LANES][i % LANES];
-        lowest = value > lowest ? value : lowest;
+        UNROLL for (int i = 0; i < MAXIMA; i++)
+            largest[i] = larger(largest[i], magnitude(*(const Floats *)(x + k + i * LANES), magnitudes));
+    for (; k + LANES <= n; k += LANES) largest[0] = larger(largest[0], magnitude(*(const Floats *)(x + k), magnitudes));
+    if (k < n && n >= LANES) { /* the last ones, again with some of those before */
+        largest[1] = larger(largest[1], magnitude(*(const Floats *)(x + n - LANES), magnitudes));
+        k = n;
     }
+    largest[0] = larger(larger(largest[0], largest[1]), larger(largest[2], largest[3]));
+    for (int i = 0; i < LANES; i++) lowest = largest[0][i] > lowest ? largest[0][i] : lowest;
     for (; k < n; k++) {
         float value = magnitudes ? fabsf(x[k]) : x[k];
         lowest = value > lowest ? value : lowest;

@@ -171,11 +171,20 @@ static void embed(const Model *model, const Input *input, const float *table, in
     if (input->norm.gain) normalise(&input->norm, x, x);
 }
 
-/* Replace n scores by their softmax. */
+/* Replace n scores by their softmax. The last ones are computed as a whole vector, not one by one. */
 static void softmax(float *scores, int n) {
     float max = largest_of(scores, n, -INFINITY, 0);
-    for (int i = 0; i < n; i++) scores[i] = exponential(scores[i] - max);
-    float total = sum_of(scores, n);
+    Floats sums = {0};
+    for (int k = 0; k < n; k += LANES) {
+        int count = n - k < LANES ? n - k : LANES;
+        float part[LANES];
+        for (int i = count; i < LANES; i++) part[i] = -INFINITY;
+        memcpy(part, scores + k, count * sizeof(float));
+        for (int i = 0; i < LANES; i++) part[i] = exponential(part[i] - max);
+        memcpy(scores + k, part, count * sizeof(float));
+        sums += *(const Floats *)part;
+    }
+    float total = sum_lanes(sums);
     for (int i = 0; i < n; i++) scores[i] /= total;
 }
 
