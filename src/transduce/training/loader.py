@@ -66,6 +66,8 @@ class Loader:
         side_stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
         def work() -> None:
+            if self.device.type == "cuda":
+                torch.cuda.set_device(self.device)  # the current device belongs to a thread; a new one has the first
             try:
                 with computed_ahead(self.variation, self.plan, start) as examples:
                     for number in count(start):

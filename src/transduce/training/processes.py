@@ -167,6 +167,8 @@ def _reduce(tensor: Tensor) -> None:
     try:
         dist.all_reduce(tensor)
     except RuntimeError as error:
+        if tensor.is_cuda:  # an error of NCCL; gloo notices processes that have ended
+            raise RunError(f"the GPUs of this run cannot exchange data: {error}") from error
         raise RunError(
             "another process of this run has ended and printed its error; run the same command to resume from "
             "the newest checkpoint (torchrun --max-restarts does so automatically)"
