@@ -147,7 +147,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         elif isinstance(error, HTTPException):
             status, message, headers = error.status_code, str(error.detail), error.headers
             if (status, message) == (404, "Not Found"):
-                message = f"this server has no {request.url.path:.100}; /docs lists what it has for its models"
+                message = f"this server has no {request.url.path:.100}; /openapi.json lists what it has for its models"
         elif isinstance(error, RequestValidationError):
             status, message = 400, validation_message(error)
         elif isinstance(error, TransduceError):
