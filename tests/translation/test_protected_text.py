@@ -306,3 +306,31 @@ def test_the_score_of_a_translation_is_that_of_the_search(transduce: Any, tmp_pa
     record = json.loads(scored.out)
     assert record["tokens"] == [*best["tokens"], "</s>"]
     assert record["log_prob"] == pytest.approx(best["log_prob"], abs=1e-3)
+
+
+def test_times_stay_as_they_are_without_the_locale(transduce: Any, tmp_path: Path) -> None:
+    words = ("translate", "--to", "de", "It starts at 5:30 pm and costs $1,299.99.")
+    assert "5:30 pm" in transduce(*words, "--no-locale", cwd=tmp_path).out
+    assert "$1,299.99" in transduce(*words, "--no-locale", cwd=tmp_path).out
+    assert "17:30 Uhr" in transduce(*words, cwd=tmp_path).out
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The meeting is on 03/04/2021 at 5:30 pm.", "The meeting is on 12/05/2021 at 10:00 am.", "Come at 7:15 pm."],
+)
+def test_the_unit_of_a_protected_number_is_not_written_twice(text: str) -> None:
+    output = Translator.load(None, threads=1).translate(text, to="de")
+    assert output.count("Uhr") == 1, output
+
+
+@pytest.mark.parametrize(
+    ("to", "text", "street"),
+    [
+        ("en", "Schicken Sie es an Schillerplatz 5a, 50667 Köln.", "Schillerplatz 5a"),
+        ("en", "Nous habitons au 12 rue de la Paix.", "12 rue de la Paix"),
+        ("fr", "Our office is at 221B Baker Street, London.", "221B Baker Street"),
+    ],
+)
+def test_the_names_of_streets_are_kept(to: str, text: str, street: str) -> None:
+    assert street in Translator.load(None, threads=1).translate(text, to=to)

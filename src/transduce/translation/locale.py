@@ -87,15 +87,14 @@ def localized(text: str, before: str, sources: Iterable[str], target: str | None
 
     `before` is the text before it in the sentence, `sources` are the languages that the sentence may have.
     """
-    there = locale_of(target)
-    if not there:
+    there, known = locale_of(target), [*filter(None, map(locale_of, sources))]
+    if not there or not known:
         return text
     times = [time for part in _RANGE.split(text) if (time := _TIME.fullmatch(part))]
     if there.clock and len(times) == len(_RANGE.split(text)):
         return there.in_24_hours(text, times)
     found = _QUANTITY.fullmatch(text)
-    here = filter(None, map(locale_of, sources))
-    numbers = {number for locale in here if (number := locale.parse(found["number"]))} if found else set()
+    numbers = {number for locale in known if (number := locale.parse(found["number"]))} if found else set()
     if not found or len(numbers) != 1:
         return text
     (number,) = numbers

@@ -13,6 +13,8 @@ from transduce.translation.text import Context, Edit, Found, Required, Segment, 
 _MAY_BE_COPIED = re.compile(r"\d|[a-z][A-Z]")
 """Finds numbers, codes and names such as "camelCase"."""
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_UNIT = re.compile(r"(?<=\d )[^\W\d_]+$")
+"""The word after a number."""
 _SLOT = re.compile(f"([{''.join(SLOTS)}])")
 
 
@@ -65,6 +67,8 @@ class Slots(Stage):
                     marked = marked.replace(f"{slot} ", slot)
                 if re.search(r"\S" + re.escape(original), segment.text):
                     marked = marked.replace(f" {slot}", slot)
+            elif unit := _UNIT.search(original):  # "17:30 Uhr" in place of a time that the model wrote with "Uhr"
+                marked = re.sub(rf"{slot} {unit[0]}(?!\w)", slot, marked)
         pieces = [originals.get(piece, "") if piece in SLOTS else unescape(piece) for piece in _SLOT.split(marked)]
         ends = [*accumulate(map(len, pieces), initial=0)]
         text = "".join(pieces)
