@@ -8,6 +8,7 @@ import pytest
 from helpers import small_model
 from serving import INSPECT, TEXTS, TIMEOUT, error_message, events, metric_value, serve_in_thread
 
+from transduce.serve.v1 import AlternativesRequest, _forced_parts
 from transduce.translation.translator import Translator
 
 
@@ -165,6 +166,17 @@ def test_alternatives_begin_with_the_words_before(client: httpx.Client) -> None:
         assert one["probability"] == one["word_confidences"][1]
         forced = client.post(INSPECT, json={"text": body["text"], "prefix": one["prefix"]})
         assert one["text"].encode() in forced.content
+
+
+def test_an_alternative_for_a_word_is_not_joined_to_the_word_before() -> None:
+    translator = Translator.load(None, threads=1)
+    text, output = "A man sleeps.", "Ein Mann schläft."
+    request = AlternativesRequest(text=text, output=output, position=output.index("schläft"), count=16, to="de")
+    parts = _forced_parts(translator, request)
+    assert 8 < len(parts) <= 16
+    for part in parts:
+        forced = translator.tokenizer.target.decode(part.prefix)
+        assert not forced.removeprefix("Ein Mann")[:1].isalnum(), forced
 
 
 @pytest.mark.parametrize(

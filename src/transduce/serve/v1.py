@@ -354,13 +354,20 @@ async def _events(pending: PendingTranslation, with_sentences: bool) -> AsyncIte
     yield "event: done\ndata: {}\n\n"
 
 
+_MOST_FRAGMENTS = 8
+"""How many times as many tokens are looked at as are wanted: those that continue a word cannot replace one."""
+
+
 def _forced_parts(translator: Translator, request: AlternativesRequest) -> list[Segment]:
     """The sentence with a forced prefix up to the word and each of the most probable tokens there."""
     part = translator.whole(request.text, request.to)
     if request.position >= len(request.output):
         raise DataError(f"position {request.position} is not in the output, which has {len(request.output)} characters")
-    tokens = _tokens_before(translator, part, request.output, request.position)
-    likeliest = _likeliest(translator, part, tokens, request.count)
+    tokens, replaced = _tokens_at(translator, part, request.output, request.position)
+    likeliest = _likeliest(translator, part, tokens, _MOST_FRAGMENTS * request.count)
+    if _begins_word(translator, replaced):
+        likeliest = [token for token in likeliest if _begins_word(translator, [token])]
+    likeliest = likeliest[: request.count]
     return [dataclasses.replace(part, prefix=[*tokens, token]) for token in likeliest]
 
 
@@ -379,8 +386,13 @@ def _likeliest(translator: Translator, part: Segment, tokens: list[int], count: 
             return logits_V.topk(min(count, len(logits_V))).indices.tolist()
 
 
-def _tokens_before(translator: Translator, part: Segment, output: str, position: int) -> list[int]:
-    """The tokens of an output before the one that has the character at a position."""
+def _begins_word(translator: Translator, tokens: list[int]) -> bool:
+    """Whether the first token, if there is one, would not be joined to a word before it."""
+    return bool(tokens) and not translator.tokenizer.target.pieces(tokens[:1])[0][:1].isalnum()
+
+
+def _tokens_at(translator: Translator, part: Segment, output: str, position: int) -> tuple[list[int], list[int]]:
+    """The tokens of an output before the one that has the character at a position, and this one."""
     marked = escape(output)
     for slot, required in part.slots.items():
         marked = marked.replace(escape(required.text), slot, 1)
@@ -391,8 +403,8 @@ def _tokens_before(translator: Translator, part: Segment, output: str, position:
     for count in range(len(tokens)):
         (text,) = translator.tokenizer.target.decode_all([tokens[: count + 1]], marked=True)
         if len(output_text(text, part)) > position:
-            return tokens[:count]
-    return tokens
+            return tokens[:count], tokens[count : count + 1]
+    return tokens, []
 
 
 def _prefix_length(translator: Translator, part: Segment) -> int:
