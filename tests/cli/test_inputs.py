@@ -32,6 +32,8 @@ def test_an_existing_path_is_a_file(word: str) -> None:
         "Hello.",
         "Hello...",
         "...",
+        "$12.50",
+        "4.5",
         "",
         "Wo\u00a0bist\u3000du?",
         "x" * 5000,

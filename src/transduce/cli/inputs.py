@@ -19,11 +19,14 @@ STANDARD_INPUT = STANDARD_OUTPUT = Path("-")
 
 
 def as_input(word: str, command: str = "translate") -> Input:
-    """A file if it exists; text if it has spaces, or neither a slash nor a suffix; otherwise an error (a typo)."""
+    """A file if it exists, text if it does not look like the name of a file, otherwise an error: probably a typo.
+
+    A name has no spaces, and a slash or a suffix with letters.
+    """
     path = Path(word)
     if path == STANDARD_INPUT or os.path.exists(word):  # Path.exists raises if a text is too long for a file name
         return path
-    if any(map(str.isspace, word)) or not ("/" in word or path.suffix.strip(".")):
+    if any(map(str.isspace, word)) or not ("/" in word or any(map(str.isalpha, path.suffix))):
         return require_utf8(word)
     hint = f"echo {shlex.quote(word)} | transduce {command}"
     raise DataError(f"{word}: no such file; if it is text to {command}, pipe it in: {hint}")
