@@ -57,6 +57,8 @@ def with_directions(data: DataConfig, start_from: str, out: Path) -> DataConfig:
     tagged = before["data"].get("directions") if before else read_card(find_start(start_from))["facts"].get("tagged")
     if not tagged or data.directions or not data.train:
         return data
+    if not all(Path(name).exists() for files in data.train for name in files):  # the error that matters comes later
+        return data
     named = {pair for files in data.train if (pair := direction_of_entry(files))}
     first, second = named.pop() if len(named) == 1 else (None, None)
     told = (second, first) if data.reverse else (first, second)
