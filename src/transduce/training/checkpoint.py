@@ -95,13 +95,20 @@ def begin_moments(optimizer: torch.optim.Optimizer) -> None:
                 optimizer.state[weight] = {"step": step, **{name: torch.zeros_like(weight) for name in MOMENTS}}
 
 
-def adam_moments(model: Model, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """Adam's moments by the names of the weights; those of a sharded model are gathered from all processes."""
-    return {
-        f"{key}.{name}": gather_tensor(optimizer.state[parameter][key])
-        for name, parameter in model.trained.named_parameters()
-        for key in MOMENTS
-    }
+def adam_moments(model: Model, optimizer: torch.optim.Optimizer, *, keep: bool = True) -> dict[str, torch.Tensor]:
+    """Adam's moments by the names of the weights, in the processes that `keep` them.
+
+    All processes gather those of a sharded model, one tensor after the other, into the memory of the CPU: on a GPU,
+    all of them may not fit beside the complete weights.
+    """
+    moments = {}
+    for name, parameter in model.trained.named_parameters():
+        for key in MOMENTS:
+            mine = optimizer.state[parameter][key]
+            complete = gather_tensor(mine)
+            if keep:
+                moments[f"{key}.{name}"] = complete if complete is mine else complete.cpu()
+    return moments
 
 
 def load_checkpoint(folder: Path, model: Model, optimizer: torch.optim.Optimizer) -> Progress:

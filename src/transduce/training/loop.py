@@ -173,7 +173,7 @@ def _train(
                             ending.after_validation(int(processes.of_main(milestones.without_improvement(progress))))
                             is_last = ending.reached()
                         stopping = processes.any(bool(stop))
-                    moments = adam_moments(model, optimizer)
+                    moments = adam_moments(model, optimizer, keep=processes.is_main)
                     if processes.is_main:
                         milestones.save(model_now, moments, progress, must=is_last or stopping)
                     del model_now, moments
