@@ -20,6 +20,7 @@ from torch._C._distributed_c10d import HashStore, PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from transduce.errors import ConfigError, RunError
+from transduce.nn.device import pick_device
 
 TIMEOUT = timedelta(days=365)
 """How long processes wait for each other, practically without limit: saving and validation may take long, and if one
@@ -104,10 +105,10 @@ class Processes:
             result[rank :: self.count] = share
         return result
 
-    def device(self, chosen: torch.device) -> torch.device:
-        """The device of this process: each process of a machine has its own GPU, unless gloo is used."""
-        if not self.communicates or chosen.type != "cuda":
-            return chosen
+    def device(self, name: str) -> torch.device:
+        """The device of this name for this process: each process of a machine has its own GPU, unless gloo is used."""
+        if not (self.communicates and name.partition(":")[0] in ("auto", "cuda") and torch.cuda.is_available()):
+            return pick_device(name)
         local = int(os.environ.get("LOCAL_RANK", self.rank))
         if _backend() == "gloo":
             local %= torch.cuda.device_count()

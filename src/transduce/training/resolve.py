@@ -16,7 +16,6 @@ from transduce.features import HOOKS
 from transduce.files.readers import READERS
 from transduce.models.folder import read_card
 from transduce.models.model import Model
-from transduce.nn.device import pick_device
 from transduce.tokenizers.any_tokenizer import AnyTokenizer, TokenizerPair, load_tokenizer
 from transduce.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from transduce.training.display import Display
@@ -63,7 +62,7 @@ def resolve(
 
     All processes call it together.
     """
-    log, device = display.log, processes.device(pick_device(recipe.train.device))
+    log, device = display.log, processes.device(recipe.train.device)
     if recipe.train.threads:
         torch.set_num_threads(recipe.train.threads)
     require_text(recipe)
