@@ -78,9 +78,9 @@ class Protection:
         self._user = None
         if patterns:
             try:
-                for one in patterns:
-                    re.compile(one)
-                self._user = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+                for expression in patterns:
+                    re.compile(expression)  # alone: the error has its position
+                self._user = re.compile("|".join(f"(?:{expression})" for expression in patterns))
             except re.error as error:
                 raise ConfigError(f"the pattern of protected text is not a regular expression: {error}") from None
 
