@@ -18,6 +18,7 @@ from transduce.translation.translator import Translator
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 QUESTION = "Where is the station?"
+COPIED = "warning: line {} was copied, because the model does not read the script"
 
 
 def test_it_translates_the_example_of_the_readme(transduce: Any, tmp_path: Path) -> None:
@@ -161,7 +162,8 @@ def test_names_and_short_lines_do_not_change_the_direction(transduce: Any, tmp_p
     default = "transduce: translating en to de; for another target language, use --to (de, en, fr)\n"
     for text in ("OK", "Paris", "Tom", "Computer", "John Smith", "Angela Merkel", "北京", "12", "Σ"):
         outcome = transduce("translate", text, cwd=tmp_path)
-        assert (outcome.code, outcome.err) == (0, default), text
+        copied = "" if text.isascii() else f"transduce: {COPIED.format(1)}\n"
+        assert (outcome.code, outcome.err) == (0, default + copied), text
     lines = "OK\nParis\nEs tut mir leid.\nThe shop opens at nine.\nTom\nWhere did you put the keys?\nMerci\n"
     outcome = transduce("translate", cwd=tmp_path, stdin=lines)
     assert (outcome.code, outcome.err, outcome.out.count("\n")) == (0, default, 7)
@@ -272,6 +274,13 @@ def test_an_abbreviation_does_not_end_a_sentence(transduce: Any, tmp_path: Path)
     assert "Smith" in outcome.out
     assert "Miller" in outcome.out
     assert outcome.out.count("Er ") == 1
+
+
+def test_lines_whose_script_it_does_not_read_are_named(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("Hello.\nお元気ですか。\nNguyễn 🙂 https://a.org\n", encoding="utf-8")
+    outcome = transduce("translate", "--to", "de", "in.txt", cwd=tmp_path)
+    assert outcome.out.splitlines() == ["Hallo.", "お元気ですか。", "Nguyễn 🙂 https://a.org"]
+    assert outcome.err == f"transduce: {COPIED.format(2)}\n"
 
 
 def test_it_is_small() -> None:

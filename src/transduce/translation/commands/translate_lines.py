@@ -19,6 +19,7 @@ from transduce.cli.progress import ProgressBar
 from transduce.errors import ConfigError, DataError
 from transduce.files.parquet import Row
 from transduce.files.rows import TARGET_COLUMN
+from transduce.files.scripts import script
 
 if TYPE_CHECKING:
     from transduce.translation.commands.translate import LineOptions
@@ -78,10 +79,13 @@ def translate_lines(
         if not typed:
             common["text_done"] = progress.advance
         written = rejected = 0
+        unread: list[int] = []
         replaces_column = False
         for (text, row), best in _translated(translator, lines, options.prefix, first + 1, typed, typed_to, common):
             accepted = min_confidence is None or best[0].confidence is None or best[0].confidence >= min_confidence
             written, rejected = written + 1, rejected + (not accepted)
+            if _is_unread(text, best):
+                unread.append(first + written)
             if jsonl:
                 more = {} if min_confidence is None else {"accepted": accepted}
                 output.write(_record(text, translator.source_tokens(best.segments), best, confidence, more) + "\n")
@@ -92,10 +96,20 @@ def translate_lines(
                 output.flush()
     if sys.stderr.isatty() and not typed and not _is_text(inputs):
         log(f"{written:,} {'line' if written == 1 else 'lines'} in {time.monotonic() - began:.1f} s")
+    if unread:
+        copied = f"line {unread[0]:,} was" if len(unread) == 1 else f"{len(unread):,} lines (first: {unread[0]:,}) were"
+        log(f"warning: {copied} copied, because the model does not read the script")
     if replaces_column:
         log(f"warning: the rows had a column {TARGET_COLUMN}; in {out}, the translation is in its place")
     if min_confidence is not None:
         log(f"{rejected:,} of {written:,} outputs are below the confidence {min_confidence:g}")
+
+
+def _is_unread(text: str, best: "Translations") -> bool:
+    """Whether a text was copied because the model does not read its letters."""
+    return any(script(letter) not in ("", "LATIN") for letter in text if letter > "z") and all(
+        segment.is_untranslatable for segment in best.segments
+    )
 
 
 def explain_lines(
