@@ -103,7 +103,7 @@ def test_the_bundled_model_is_made_by_one_command(transduce: Any, trained: Any, 
     phrases = "".join(f"{source}\t{target}\t{target}\n" for source, target in toy_pairs[:4])
     (folder / "phrases.tsv").write_text(phrases, encoding="utf-8")
     script, synthetic = folder / "make.sh", folder / "synthetic.py"
-    text = re.sub("17890|70060|45000", "2", script.read_text(encoding="utf-8"))
+    text = re.sub("17890|70060|52626", "2", script.read_text(encoding="utf-8"))
     script.write_text(text, encoding="utf-8")
     quantities = folder / "quantities.py"
     quantities.write_text(quantities.read_text(encoding="utf-8").replace("12_000", "10"), encoding="utf-8")
