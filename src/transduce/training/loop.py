@@ -161,7 +161,7 @@ def _train(
                 progress.seconds += measured.pop("seconds")
                 measured |= {"learning_rate": rate, "grad_norm": norm.item() if norm.isfinite() else None}
                 if processes.is_main:
-                    seconds = round(progress.seconds, 2)
+                    seconds = round(progress.seconds, 3)
                     display.show(run.metrics.add("train", step=progress.step, **measured, seconds=seconds))
 
             if saving:

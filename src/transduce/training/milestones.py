@@ -195,7 +195,7 @@ class Milestones:
             return scores
         if scores:
             run.metrics.add("final", step=progress.step, **scores, **kept, ended_by=self.ending.reason)
-        seconds = round(progress.seconds, 1)
+        seconds = round(progress.seconds, 3)
         facts = self.facts | {"steps": progress.step, "seconds": seconds, "averaged": len(last), "scores": scores}
         self.display.phase("calibrating the confidence")
         if calibrations := self.task.calibrate(model, validation, search):
