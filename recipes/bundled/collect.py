@@ -255,14 +255,14 @@ def more_tatoeba(repository: Repository) -> Rows:
                 bridges.setdefault(other, []).append(match[0])
     direct: dict[tuple[str, str, str], None] = {}
     shared: dict[tuple[str, str, str], int] = {}
-    alone: dict[str, dict[str, None]] = {"de": {}, "fr": {}}
+    monolingual: dict[str, dict[str, None]] = {"de": {}, "fr": {}}
     for bridge, names in bridges.items():
         texts: dict[str, dict[str, dict[str, None]]] = {}
         for code, text, other, translation in _rows_of_tatoeba(repository, names):
             if other == bridge and (language := _CODES.get(code)):
                 texts.setdefault(translation, {}).setdefault(language, {})[text] = None
                 if language != "en":
-                    alone[language][text] = None
+                    monolingual[language][text] = None
         for translation, found in texts.items():
             if bridge == "eng":
                 targets = found.keys() - {"en"}
@@ -279,10 +279,10 @@ def more_tatoeba(repository: Repository) -> Rows:
             others.append(text)
     for (english, language), others in chosen.items():
         for text in others:
-            alone[language].pop(text, None)
+            monolingual[language].pop(text, None)
             yield "tatoeba-more", {"en": english, language: text}
-    for language, found_alone in alone.items():
-        yield from (("tatoeba-more", {language: text}) for text in found_alone)
+    for language, found_texts in monolingual.items():
+        yield from (("tatoeba-more", {language: text}) for text in found_texts)
 
 
 def _rows_of_tatoeba(repository: Repository, names: list[str]) -> Iterator[tuple[str, str, str, str]]:

@@ -66,9 +66,9 @@ class Loader:
         side_stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
         def work() -> None:
-            if self.device.type == "cuda":
-                torch.cuda.set_device(self.device)  # the current device belongs to a thread; a new one has the first
             try:
+                if side_stream and self.device.index is not None:
+                    torch.cuda.set_device(self.device)  # every thread has its own current device, at first the first
                 with computed_ahead(self.variation, self.plan, start) as examples:
                     for number in count(start):
                         room.acquire()

@@ -79,7 +79,7 @@ class Protection:
         if patterns:
             try:
                 for expression in patterns:
-                    re.compile(expression)  # alone: the error has its position
+                    re.compile(expression)  # one by one, so that an error has its position in the expression
                 self._user = re.compile("|".join(f"(?:{expression})" for expression in patterns))
             except re.error as error:
                 raise ConfigError(f"the pattern of protected text is not a regular expression: {error}") from None
