@@ -27,6 +27,8 @@ TESTS = {
     "tests/fast/test_attention_kernels.py": 4,
     "tests/fast/test_engine_conformance.py": 4,
     "tests/fast/test_fast_engines.py": 2,
+    "tests/fast/test_float8.py": 1,
+    "tests/fast/test_products.py": 1,
     "tests/nn/test_attention_implementations.py": 1,
     "tests/fast/test_generation_engines.py": 1,
     "tests/training/test_gpu_processes.py": 2,

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from transduce.errors import ConfigError
 
-REMEMBERED_DIGESTS = "digests.json"
+REMEMBERED_DIGESTS, FASTEST_PRODUCTS = "digests.json", "products.json"
 _LIBRARY = re.compile(r"native-[0-9a-f]{16}\.(so|sha256)")
 _KINDS: dict[str, Callable[[Path], bool]] = {
     "prepared corpora": lambda path: bool(re.fullmatch(r"[0-9a-f]{32}", path.name)) and (path / "index.json").is_file(),
     "unfinished corpora": lambda path: bool(re.fullmatch(r"[0-9a-f]{32}\.\w+\.tmp", path.name)) and path.is_dir(),
     "digests of large files": lambda path: path.name == REMEMBERED_DIGESTS and path.is_file(),
+    "algorithms of matrix products": lambda path: path.name == FASTEST_PRODUCTS and path.is_file(),
     "compiled libraries": lambda path: bool(_LIBRARY.fullmatch(path.name)) and path.is_file(),
 }
 """What this package writes to the folder, and how it is recognized."""

@@ -175,6 +175,8 @@ FEATURES = {
     "fast": Feature(
         hooks={
             "fuse": "transduce.fast.kernels.fuse:fuse",
+            "fastest_products": "transduce.fast.kernels.products:FastestProducts",
+            "use_float8": "transduce.fast.kernels.fuse:use_float8",
             "fused_adam": "transduce.fast.kernels.adam:FusedAdam",
         },
     ),
