@@ -17,10 +17,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from transduce.fast.kernels.common import programs_for
 from transduce.nn.segments import TILE, Segments
 
 _FORWARD_REGISTERS, _BACKWARD_REGISTERS = 96, 168
 """Registers per thread for head widths up to 64: with fewer, more programs run in parallel, but too few spill."""
+_PROGRAMS = 8
+"""Programs for each one of `programs_for`."""
 
 
 @triton.jit
@@ -58,46 +61,49 @@ def _scores(q, k, q_segment_N, k_segment_M, row, q_end, column, k_end, scale, CA
 
 
 @triton.jit
-def _group_bounds(groups, q_offsets, k_offsets):
-    """The bounds of the queries and keys of this program's group."""
-    group = tl.program_id(1)
-    first, last = tl.load(groups + group), tl.load(groups + group + 1)
-    q_start, q_end = tl.load(q_offsets + first), tl.load(q_offsets + last)
-    k_start, k_end = tl.load(k_offsets + first), tl.load(k_offsets + last)
-    return q_start, q_end, k_start, k_end
+def _segments_of(group, groups, group_count):
+    """The first segment of a group, and the first after it; the groups after the last one of a batch are empty."""
+    first = tl.load(groups + group, mask=group < group_count, other=0)
+    return first, tl.load(groups + group + 1, mask=group < group_count, other=0)
 
 
 @triton.jit
 def _attention_forward(
-    q_NHK, k_MHK, v_MHK, o_NHK, log_total_HN, groups, q_offsets, k_offsets, q_segment_N, k_segment_M, tokens, scale,
-    q_stride, k_stride, v_stride,
+    q_NHK, k_MHK, v_MHK, o_NHK, log_total_HN, groups, q_offsets, k_offsets, q_segment_N, k_segment_M, group_count,
+    tokens, scale, q_stride, k_stride, v_stride,
     CAUSAL: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr, D_V: tl.constexpr, D_V2: tl.constexpr,
     HEADS: tl.constexpr, SHARED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(0)
     kv_head = head // SHARED
-    q_start, q_end, k_start, k_end = _group_bounds(groups, q_offsets, k_offsets)
-    for row in range(q_start, q_end, TILE):
-        q = _load(q_NHK, row, q_end, head, q_stride, TILE, D_K, D_K2)
-        maximum = tl.full((TILE,), float("-inf"), tl.float32)
-        total = tl.zeros((TILE,), tl.float32)
-        o = tl.zeros((TILE, D_V2), tl.float32)
-        for column in range(k_start, min(k_end, row + TILE) if CAUSAL else k_end, TILE):
-            k = _load(k_MHK, column, k_end, kv_head, k_stride, TILE, D_K, D_K2)
-            v = _load(v_MHK, column, k_end, kv_head, v_stride, TILE, D_V, D_V2)
-            s = _scores(q, k, q_segment_N, k_segment_M, row, q_end, column, k_end, scale, CAUSAL, TILE)
-            new_maximum = tl.maximum(maximum, tl.max(s, 1))
-            finite_maximum = tl.where(new_maximum == float("-inf"), 0.0, new_maximum)  # a row may have no key yet
-            p = tl.exp(s - finite_maximum[:, None])
-            rescale = tl.exp(maximum - finite_maximum)
-            total = total * rescale + tl.sum(p, 1)
-            o = o * rescale[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
-            maximum = new_maximum
-        denominator = tl.where(total > 0, total, 1.0)  # without keys the output is zero
-        _store(o_NHK, o / denominator[:, None], row, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
-        rows = row + tl.arange(0, TILE)
-        log_total = tl.where(total > 0, maximum + tl.log(denominator), 0.0)
-        tl.store(log_total_HN + head * tokens + rows, log_total, mask=rows < q_end)
+    group = tl.program_id(1)
+    first, last = _segments_of(group, groups, group_count)
+    while first < last:
+        q_start, q_end = tl.load(q_offsets + first), tl.load(q_offsets + last)
+        k_start, k_end = tl.load(k_offsets + first), tl.load(k_offsets + last)
+        for row in range(q_start, q_end, TILE):
+            q = _load(q_NHK, row, q_end, head, q_stride, TILE, D_K, D_K2)
+            maximum = tl.full((TILE,), float("-inf"), tl.float32)
+            total = tl.zeros((TILE,), tl.float32)
+            o = tl.zeros((TILE, D_V2), tl.float32)
+            for column in range(k_start, min(k_end, row + TILE) if CAUSAL else k_end, TILE):
+                k = _load(k_MHK, column, k_end, kv_head, k_stride, TILE, D_K, D_K2)
+                v = _load(v_MHK, column, k_end, kv_head, v_stride, TILE, D_V, D_V2)
+                s = _scores(q, k, q_segment_N, k_segment_M, row, q_end, column, k_end, scale, CAUSAL, TILE)
+                new_maximum = tl.maximum(maximum, tl.max(s, 1))
+                finite_maximum = tl.where(new_maximum == float("-inf"), 0.0, new_maximum)  # a row may have no key yet
+                p = tl.exp(s - finite_maximum[:, None])
+                rescale = tl.exp(maximum - finite_maximum)
+                total = total * rescale + tl.sum(p, 1)
+                o = o * rescale[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
+                maximum = new_maximum
+            denominator = tl.where(total > 0, total, 1.0)  # without keys the output is zero
+            _store(o_NHK, o / denominator[:, None], row, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
+            rows = row + tl.arange(0, TILE)
+            log_total = tl.where(total > 0, maximum + tl.log(denominator), 0.0)
+            tl.store(log_total_HN + head * tokens + rows, log_total, mask=rows < q_end)
+        group += tl.num_programs(1)
+        first, last = _segments_of(group, groups, group_count)
 
 
 @triton.jit
@@ -124,63 +130,69 @@ def _tile_gradient(
 @triton.jit
 def _attention_backward(
     q_NHK, k_MHK, v_MHK, o_NHK, do_NHK, log_total_HN, dq_NHK, dk_MHK, dv_MHK,
-    groups, q_offsets, k_offsets, q_segment_N, k_segment_M, tokens, scale,
+    groups, q_offsets, k_offsets, q_segment_N, k_segment_M, group_count, tokens, scale,
     q_stride, k_stride, v_stride, dq_stride, dk_stride, dv_stride,
     CAUSAL: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr, D_V: tl.constexpr, D_V2: tl.constexpr,
     HEADS: tl.constexpr, SHARED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     kv_head = tl.program_id(0)
-    q_start, q_end, k_start, k_end = _group_bounds(groups, q_offsets, k_offsets)
-    if (q_end - q_start <= TILE) & (k_end - k_start <= TILE):  # one tile
-        if q_end + k_end > q_start + k_start:
-            k = _load(k_MHK, k_start, k_end, kv_head, k_stride, TILE, D_K, D_K2)
-            v = _load(v_MHK, k_start, k_end, kv_head, v_stride, TILE, D_V, D_V2)
-            dk, dv = tl.zeros((TILE, D_K2), tl.float32), tl.zeros((TILE, D_V2), tl.float32)
-            for shared in range(SHARED):  # a constant: no loop if it is 1
-                head = kv_head * SHARED + shared
-                q = _load(q_NHK, q_start, q_end, head, q_stride, TILE, D_K, D_K2)
-                do = _load(do_NHK, q_start, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
-                p, ds = _tile_gradient(
-                    q, k, v, o_NHK, do, log_total_HN, q_segment_N, k_segment_M, q_start, q_end, k_start, k_end, head,
-                    tokens, scale, CAUSAL, D_V, D_V2, HEADS, TILE, True,
-                )  # fmt: skip
-                dv = tl.dot(tl.trans(p), do, dv, input_precision="ieee")
-                dk = tl.dot(tl.trans(ds), q, dk, input_precision="ieee")
-                dq = tl.dot(ds, k, input_precision="ieee")
-                _store(dq_NHK, dq, q_start, q_end, head, dq_stride, TILE, D_K, D_K2)
-            _store(dv_MHK, dv, k_start, k_end, kv_head, dv_stride, TILE, D_V, D_V2)
-            _store(dk_MHK, dk, k_start, k_end, kv_head, dk_stride, TILE, D_K, D_K2)
-    else:  # one long segment, tile by tile of keys; the gradients of the queries accumulate in memory
-        for column in range(k_start, k_end, TILE):
-            k = _load(k_MHK, column, k_end, kv_head, k_stride, TILE, D_K, D_K2)
-            v = _load(v_MHK, column, k_end, kv_head, v_stride, TILE, D_V, D_V2)
-            dk, dv = tl.zeros((TILE, D_K2), tl.float32), tl.zeros((TILE, D_V2), tl.float32)
-            for shared in range(SHARED):
-                head = kv_head * SHARED + shared
-                for row in range(
-                    column if CAUSAL else q_start, q_end, TILE
-                ):  # earlier queries attend to none of these keys
-                    q = _load(q_NHK, row, q_end, head, q_stride, TILE, D_K, D_K2)
-                    do = _load(do_NHK, row, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
+    group = tl.program_id(1)
+    first, last = _segments_of(group, groups, group_count)
+    while first < last:
+        q_start, q_end = tl.load(q_offsets + first), tl.load(q_offsets + last)
+        k_start, k_end = tl.load(k_offsets + first), tl.load(k_offsets + last)
+        if (q_end - q_start <= TILE) & (k_end - k_start <= TILE):  # one tile
+            if q_end + k_end > q_start + k_start:
+                k = _load(k_MHK, k_start, k_end, kv_head, k_stride, TILE, D_K, D_K2)
+                v = _load(v_MHK, k_start, k_end, kv_head, v_stride, TILE, D_V, D_V2)
+                dk, dv = tl.zeros((TILE, D_K2), tl.float32), tl.zeros((TILE, D_V2), tl.float32)
+                for shared in range(SHARED):  # a constant: no loop if it is 1
+                    head = kv_head * SHARED + shared
+                    q = _load(q_NHK, q_start, q_end, head, q_stride, TILE, D_K, D_K2)
+                    do = _load(do_NHK, q_start, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
                     p, ds = _tile_gradient(
-                        q, k, v, o_NHK, do, log_total_HN, q_segment_N, k_segment_M, row, q_end, column, k_end, head,
-                        tokens, scale, CAUSAL, D_V, D_V2, HEADS, TILE, False,
+                        q, k, v, o_NHK, do, log_total_HN, q_segment_N, k_segment_M, q_start, q_end, k_start, k_end,
+                        head, tokens, scale, CAUSAL, D_V, D_V2, HEADS, TILE, True,
                     )  # fmt: skip
-                    dv += tl.dot(tl.trans(p), do, input_precision="ieee")
-                    dk += tl.dot(tl.trans(ds), q, input_precision="ieee")
+                    dv = tl.dot(tl.trans(p), do, dv, input_precision="ieee")
+                    dk = tl.dot(tl.trans(ds), q, dk, input_precision="ieee")
                     dq = tl.dot(ds, k, input_precision="ieee")
-                    if column > k_start:
-                        dq += _load(dq_NHK, row, q_end, head, dq_stride, TILE, D_K, D_K2)
-                    _store(dq_NHK, dq, row, q_end, head, dq_stride, TILE, D_K, D_K2)
-            _store(dk_MHK, dk, column, k_end, kv_head, dk_stride, TILE, D_K, D_K2)
-            _store(dv_MHK, dv, column, k_end, kv_head, dv_stride, TILE, D_V, D_V2)
-            tl.debug_barrier()  # the next iteration reads the stored gradients
-        if k_start == k_end:  # without keys the gradient is zero
-            for shared in range(SHARED):
-                head = kv_head * SHARED + shared
-                for row in range(q_start, q_end, TILE):
-                    zeros = tl.zeros((TILE, D_K2), tl.float32)
-                    _store(dq_NHK, zeros, row, q_end, head, dq_stride, TILE, D_K, D_K2)
+                    _store(dq_NHK, dq, q_start, q_end, head, dq_stride, TILE, D_K, D_K2)
+                _store(dv_MHK, dv, k_start, k_end, kv_head, dv_stride, TILE, D_V, D_V2)
+                _store(dk_MHK, dk, k_start, k_end, kv_head, dk_stride, TILE, D_K, D_K2)
+        else:  # one long segment, tile by tile of keys; the gradients of the queries accumulate in memory
+            for column in range(k_start, k_end, TILE):
+                k = _load(k_MHK, column, k_end, kv_head, k_stride, TILE, D_K, D_K2)
+                v = _load(v_MHK, column, k_end, kv_head, v_stride, TILE, D_V, D_V2)
+                dk, dv = tl.zeros((TILE, D_K2), tl.float32), tl.zeros((TILE, D_V2), tl.float32)
+                for shared in range(SHARED):
+                    head = kv_head * SHARED + shared
+                    for row in range(
+                        column if CAUSAL else q_start, q_end, TILE
+                    ):  # earlier queries attend to none of these keys
+                        q = _load(q_NHK, row, q_end, head, q_stride, TILE, D_K, D_K2)
+                        do = _load(do_NHK, row, q_end, head, HEADS * D_V, TILE, D_V, D_V2)
+                        p, ds = _tile_gradient(
+                            q, k, v, o_NHK, do, log_total_HN, q_segment_N, k_segment_M, row, q_end, column, k_end, head,
+                            tokens, scale, CAUSAL, D_V, D_V2, HEADS, TILE, False,
+                        )  # fmt: skip
+                        dv += tl.dot(tl.trans(p), do, input_precision="ieee")
+                        dk += tl.dot(tl.trans(ds), q, input_precision="ieee")
+                        dq = tl.dot(ds, k, input_precision="ieee")
+                        if column > k_start:
+                            dq += _load(dq_NHK, row, q_end, head, dq_stride, TILE, D_K, D_K2)
+                        _store(dq_NHK, dq, row, q_end, head, dq_stride, TILE, D_K, D_K2)
+                _store(dk_MHK, dk, column, k_end, kv_head, dk_stride, TILE, D_K, D_K2)
+                _store(dv_MHK, dv, column, k_end, kv_head, dv_stride, TILE, D_V, D_V2)
+                tl.debug_barrier()  # the next iteration reads the stored gradients
+            if k_start == k_end:  # without keys the gradient is zero
+                for shared in range(SHARED):
+                    head = kv_head * SHARED + shared
+                    for row in range(q_start, q_end, TILE):
+                        zeros = tl.zeros((TILE, D_K2), tl.float32)
+                        _store(dq_NHK, zeros, row, q_end, head, dq_stride, TILE, D_K, D_K2)
+        group += tl.num_programs(1)
+        first, last = _segments_of(group, groups, group_count)
 
 
 class SegmentAttention(torch.autograd.Function):
@@ -199,7 +211,8 @@ class SegmentAttention(torch.autograd.Function):
         groups = q_segments.groups_G1 if same_groups and q_segments.groups_G1 is not None else q_segments.singles
         bounds = (groups, q_segments.offsets_B1, k_segments.offsets_B1, q_segments.segment_N, k_segments.segment_N)
         sizes = _sizes(q, v, causal, _FORWARD_REGISTERS)
-        _attention_forward[(H, len(groups) - 1)](q, k, v, o, log_total_HN, *bounds, *_scalars(q, k, v), **sizes)
+        grid, scalars = _grid(H, groups), _scalars(groups, q, k, v)
+        _attention_forward[grid](q, k, v, o, log_total_HN, *bounds, *scalars, **sizes)
         ctx.save_for_backward(q, k, v, o, log_total_HN, *bounds)
         ctx.causal = causal
         return o
@@ -210,15 +223,21 @@ class SegmentAttention(torch.autograd.Function):
         q, k, v, o, log_total_HN, groups, *bounds = ctx.saved_tensors
         dq, dk, dv = empty_adjacent(q, k, v)
         strides = (x.stride(0) for x in (dq, dk, dv))
-        _attention_backward[(k.shape[1], len(groups) - 1)](
+        _attention_backward[_grid(k.shape[1], groups)](
             q, k, v, o, do.contiguous(), log_total_HN, dq, dk, dv, groups, *bounds,
-            *_scalars(q, k, v), *strides, **_sizes(q, v, ctx.causal, _BACKWARD_REGISTERS),
+            *_scalars(groups, q, k, v), *strides, **_sizes(q, v, ctx.causal, _BACKWARD_REGISTERS),
         )  # fmt: skip
         return dq, dk, dv, None, None, None
 
 
-def _scalars(q: Tensor, k: Tensor, v: Tensor) -> tuple[int | float, ...]:
-    return q.shape[0], q.shape[2] ** -0.5, q.stride(0), k.stride(0), v.stride(0)
+def _grid(heads: int, groups: Tensor) -> tuple[int, int]:
+    """A program processes several groups of a head, because most of those that a batch has memory for may be empty."""
+    programs = _PROGRAMS * programs_for(groups.device)
+    return heads, min(triton.cdiv(programs, heads), len(groups) - 1)
+
+
+def _scalars(groups: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[int | float, ...]:
+    return len(groups) - 1, q.shape[0], q.shape[2] ** -0.5, q.stride(0), k.stride(0), v.stride(0)
 
 
 def _sizes(q: Tensor, v: Tensor, causal: bool, registers: int) -> dict[str, Any]:
