@@ -1,6 +1,7 @@
 """Training throughput of a language model on a GPU: ours and that of Hugging Face, same sizes, interleaved.
 
-    python benchmarks/train_language_model.py [--style gpt2|llama] [--rounds 5] [--steps 20] [--out figures.json]
+    python benchmarks/train_language_model.py [--style gpt2|llama] [--precision fp8] [--rounds 5] [--steps 20]
+        [--out figures.json]
 
 GPT-2 with 124 million parameters or a Llama of about that size (rotary positions, RMSNorm, SwiGLU, 12 heads of queries
 share 4 of keys and values), windows of 1,024 random tokens that are already on the GPU, bfloat16, no dropout.
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--style", choices=STYLES, default="gpt2")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20, help="steps of each system in each round")
+    parser.add_argument("--precision", choices=("auto", "fp8"), default="auto", help="of our training")
     parser.add_argument("--windows", type=int, default=32, help="windows in a batch")
     parser.add_argument("--no-peers", action="store_true", help="leave out the peer")
     parser.add_argument("--profile", action="store_true", help="print the kernels that take the most time")
@@ -55,9 +57,15 @@ def main() -> None:
     if options.style == "llama":
         sizes |= {"d_ff": sizes["d_ff"] * 2 // 3, "kv_heads": max(sizes["num_heads"] // 3, 1)}
     setting = print_setting(
-        style=options.style, **sizes, vocabulary=vocabulary, length=length, windows=options.windows, seed=SEED
+        style=options.style,
+        **sizes,
+        vocabulary=vocabulary,
+        length=length,
+        windows=options.windows,
+        precision=options.precision,
+        seed=SEED,
     )
-    systems = {"transduce": our_step(options.style, sizes, vocabulary, length, options.windows)}
+    systems = {"transduce": our_step(options.style, sizes, vocabulary, length, options.windows, options.precision)}
     if find_spec("transformers") and not options.no_peers:
         peer = make_peer(options.style, sizes, vocabulary, length).to(DEVICE).train()
         systems["transformers"] = peer_step(peer, vocabulary, length, options.windows, fast=not options.smoke)
@@ -90,14 +98,16 @@ def seconds_per_step(step: Callable[[], None], steps: int) -> float:
     return (time.perf_counter() - start) / steps
 
 
-def our_step(style: str, sizes: dict[str, int], vocabulary: int, length: int, windows: int) -> Callable[[], None]:
+def our_step(
+    style: str, sizes: dict[str, int], vocabulary: int, length: int, windows: int, precision: Any
+) -> Callable[[], None]:
     """A function that takes one training step with our learner."""
     torch.manual_seed(SEED)
     config = DecoderOnlyConfig(
         **sizes, **STYLES[style], dropout=0.0, max_positions=length, norm="pre", embedding="plain"
     )
     model = create_model(config, vocabulary).to(DEVICE)
-    task, train = LanguageModel(), TrainConfig(label_smoothing=0.0, precision="auto")
+    task, train = LanguageModel(), TrainConfig(label_smoothing=0.0, precision=precision)
     learner = Learner(model, make_optimizer(model, train), task, train)
     ids = np.random.default_rng(SEED).integers(4, vocabulary, size=(windows, length + 1))
     packed = task.pack([(row,) for row in ids])

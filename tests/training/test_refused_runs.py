@@ -31,6 +31,7 @@ def text_of(trained: Any) -> list[str]:
         (["train.batch_tokens=auto", "train.device=cpu"], "measures the memory of a GPU"),
         (["train.batch_tokens=3"], "raise train.batch_tokens"),
         (["train.device=quantum"], "device quantum"),
+        (["train.precision=fp8", "train.device=cpu"], "fp8 needs an NVIDIA GPU of compute capability 8.9 or higher"),
         (["train.start_from=nowhere"], "nowhere: no such folder"),
         (["model.d_model=33"], "num_heads must divide d_model"),
         (["search.temperature=0.5"], "temperature needs sampling; set sample too"),

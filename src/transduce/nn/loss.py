@@ -39,11 +39,40 @@ def smoothed_cross_entropy(
     return chunked_loss(hidden_LD, labels_L, weight_VD, terms, at_once)
 
 
+class Products:
+    """The three products of hidden vectors and the output matrix, for some rows at a time."""
+
+    def logits(self, hidden_LD: Tensor, weight_VD: Tensor) -> Tensor:
+        return F.linear(hidden_LD, weight_VD)
+
+    def hidden_gradient(self, grad_LV: Tensor, weight_VD: Tensor) -> Tensor:
+        return grad_LV @ weight_VD
+
+    def weight_gradient(self, grad_LV: Tensor, hidden_LD: Tensor) -> Tensor:
+        return grad_LV.T @ hidden_LD
+
+
+class AlignedProducts(Products):
+    """Logits whose rows are padded to aligned addresses, which fast matrix products need."""
+
+    def logits(self, hidden_LD: Tensor, weight_VD: Tensor) -> Tensor:
+        V = len(weight_VD)
+        logits_LV = hidden_LD.new_empty(len(hidden_LD), -(-V // 64) * 64)[:, :V]
+        return torch.mm(hidden_LD, weight_VD.T, out=logits_LV)
+
+
 def chunked_loss(
-    hidden_LD: Tensor, labels_L: Tensor, weight_VD: Tensor, terms: Terms, logits_at_once: int
+    hidden_LD: Tensor,
+    labels_L: Tensor,
+    weight_VD: Tensor,
+    terms: Terms,
+    logits_at_once: int,
+    products: Products | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_cross_entropy` by these `terms`, with at most `logits_at_once` logits in memory."""
-    loss, nll = _ChunkedLoss.apply(hidden_LD, weight_VD, labels_L, terms, logits_at_once, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
+    products = products or AlignedProducts()
+    wants_grad = torch.is_grad_enabled()
+    loss, nll = _ChunkedLoss.apply(hidden_LD, weight_VD, labels_L, terms, logits_at_once, products, wants_grad)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
@@ -82,30 +111,32 @@ def chunked(
     rows: int,
     terms: Terms,
     *,
-    project: Callable[[Tensor, Tensor], Tensor] = F.linear,
+    products: Products | None = None,
     wants_grad: bool = True,
     trains_weight: bool = True,
 ) -> tuple[Tensor, list[Tensor], Tensor | None]:
     """Apply `terms` to the logits of `rows` rows at a time; returns sums, and the gradients of hiddens and weight."""
-    grads_LD = [torch.empty_like(hidden_LD) for hidden_LD in hiddens_LD]
+    products = products or Products()
+    grads_of_parts: list[list[Tensor]] = [[] for _ in hiddens_LD]
     grad_weight_VD: Tensor | None = None
     sums = torch.zeros((), device=weight_VD.device)
     for start in range(0, len(labels_L), rows):
         part = slice(start, start + rows)
-        logits = [project(hidden_LD[part], weight_VD) for hidden_LD in hiddens_LD]
+        logits = [products.logits(hidden_LD[part], weight_VD) for hidden_LD in hiddens_LD]
         chunk_sums, grads = terms(*logits, labels_L[part])
         sums = sums + chunk_sums
-        for hidden_LD, grad_LD, grad in zip(hiddens_LD, grads_LD, grads if wants_grad else (), strict=wants_grad):
-            torch.mm(grad, weight_VD, out=grad_LD[part])
+        for hidden_LD, parts, grad in zip(hiddens_LD, grads_of_parts, grads if wants_grad else (), strict=wants_grad):
+            parts.append(products.hidden_gradient(grad, weight_VD))
             if not trains_weight:
                 continue
-            product_VD = grad.T @ hidden_LD[part]
+            product_VD = products.weight_gradient(grad, hidden_LD[part])
             if grad_weight_VD is None:
                 # The chunks of a CPU are small, and too many of them to be summed in bfloat16.
                 wide = torch.promote_types(product_VD.dtype, torch.float32)
                 grad_weight_VD = product_VD.to(wide) if product_VD.device.type == "cpu" else product_VD
             else:
                 grad_weight_VD += product_VD
+    grads_LD = [parts[0] if len(parts) == 1 else torch.cat(parts) for parts in grads_of_parts if parts]
     return sums, grads_LD, None if grad_weight_VD is None else grad_weight_VD.to(weight_VD.dtype)
 
 
@@ -118,16 +149,17 @@ class _ChunkedLoss(torch.autograd.Function):
         labels_L: Tensor,
         terms: Terms,
         logits_at_once: int,
+        products: Products,
         wants_grad: bool,
     ) -> Any:
         L, V = len(labels_L), len(weight_VD)
         rows = -(-L // max(1, -(-L * V // logits_at_once)))
-        sums, (grad_hidden_LD,), grad_weight_VD = chunked(
-            [hidden_LD], weight_VD, labels_L, rows, terms, project=_aligned_logits, wants_grad=wants_grad,
+        sums, grads_LD, grad_weight_VD = chunked(
+            [hidden_LD], weight_VD, labels_L, rows, terms, products=products, wants_grad=wants_grad,
             trains_weight=ctx.needs_input_grad[1],
         )  # fmt: skip
         loss, nll = sums.unbind()
-        ctx.save_for_backward(grad_hidden_LD, *([] if grad_weight_VD is None else [grad_weight_VD]))
+        ctx.save_for_backward(*grads_LD, *([] if grad_weight_VD is None else [grad_weight_VD]))
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -135,14 +167,7 @@ class _ChunkedLoss(torch.autograd.Function):
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> Any:
         grads = ctx.saved_tensors
         grad_hidden_LD, *grad_weight_VD = torch._foreach_mul(grads, grad_loss.to(grads[0].dtype))
-        return grad_hidden_LD, grad_weight_VD[0] if grad_weight_VD else None, None, None, None, None
-
-
-def _aligned_logits(hidden_LD: Tensor, weight_VD: Tensor) -> Tensor:
-    """The logits, with rows padded to aligned addresses, which fast matrix products need."""
-    V = len(weight_VD)
-    logits_LV = hidden_LD.new_empty(len(hidden_LD), -(-V // 64) * 64)[:, :V]
-    return torch.mm(hidden_LD, weight_VD.T, out=logits_LV)
+        return grad_hidden_LD, grad_weight_VD[0] if grad_weight_VD else None, None, None, None, None, None
 
 
 def _terms(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Sequence[Tensor]]:

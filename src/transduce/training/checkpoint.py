@@ -56,6 +56,8 @@ class Progress:
     """Number of last steps in which the learning rate then decays."""
     ended_by: str = ""
     """Setting that decided it, with its value; empty if nothing was decided."""
+    magnitudes: list[float] = field(default_factory=list)
+    """Largest magnitudes of the last step, from which the next one scales what it rounds to 8 bits (Learner)."""
     adapted: dict[str, Any] = field(default_factory=dict)
     """Settings of [train] that were adapted to `train.minutes`."""
 

@@ -39,8 +39,21 @@ class Float32:
     def collect(self) -> None:
         """Add the worker's gradients to those of the weights; here, they are the same tensors."""
 
+    def begin_again(self) -> None:
+        """Called after a warm-up, whose batch is computed once more."""
+        self.worker.zero_grad()
+
     def refresh(self) -> None:
         """Copy the updated weights to the worker; here, they are the same tensors."""
+
+    @property
+    def magnitudes(self) -> list[float]:
+        """What the next step needs of the last one, besides weights and moments: largest magnitudes, for 8 bits."""
+        return []
+
+    @magnitudes.setter
+    def magnitudes(self, magnitudes: list[float]) -> None:
+        pass
 
 
 class Bfloat16Copy(Float32):
@@ -54,6 +67,8 @@ class Bfloat16Copy(Float32):
         for module in self.worker.modules():
             if isinstance(module, nn.RNNBase):
                 module.flatten_parameters()  # cuDNN wants the weights of a layer in one piece of memory
+        if model.device.type == "cuda":
+            HOOKS["fuse"](self.worker)
 
     def begin(self) -> None:
         """Clear the copy's gradients, so that each batch writes its own without adding to earlier ones."""
@@ -73,6 +88,32 @@ class Bfloat16Copy(Float32):
         torch._foreach_copy_(list(self.worker.parameters()), self._weights)
 
 
+class Float8Copy(Bfloat16Copy):
+    """The bfloat16 copy computes most of its products in 8 bits."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.scales = HOOKS["use_float8"](self.worker)
+
+    @property
+    def magnitudes(self) -> list[float]:
+        magnitudes: list[float] = self.scales.largest.tolist()
+        return magnitudes
+
+    @magnitudes.setter
+    def magnitudes(self, magnitudes: list[float]) -> None:
+        if len(magnitudes) == len(self.scales.largest):
+            self.scales.largest.copy_(torch.tensor(magnitudes))
+
+    def begin(self) -> None:
+        super().begin()
+        self.scales.begin()
+
+    def begin_again(self) -> None:
+        super().begin_again()
+        self.scales.repeat()
+
+
 class LowRankGradients(Float32):
     """The gradients of low-rank updates follow from those of the weights, which another precision computes."""
 
@@ -81,7 +122,10 @@ class LowRankGradients(Float32):
 
     def begin(self) -> None:
         """Clear the worker's gradients, so that each batch writes its own."""
-        self.worker.zero_grad()
+        self._precision.begin()
+
+    def begin_again(self) -> None:
+        self._precision.begin_again()
 
     def collect(self) -> None:
         weights = self.worker.named_parameters()
@@ -92,15 +136,23 @@ class LowRankGradients(Float32):
         self._low_rank.apply()
         self._precision.refresh()
 
+    @property
+    def magnitudes(self) -> list[float]:
+        return self._precision.magnitudes
 
-def make_precision(model: Model, *, half: bool) -> Float32:
-    precision = Bfloat16Copy(model) if half else Float32(model)
+    @magnitudes.setter
+    def magnitudes(self, magnitudes: list[float]) -> None:
+        self._precision.magnitudes = magnitudes
+
+
+def make_precision(model: Model, *, half: bool, float8: bool = False) -> Float32:
+    precision = (Float8Copy if float8 else Bfloat16Copy)(model) if half else Float32(model)
     return LowRankGradients(precision, model.low_rank) if model.low_rank else precision
 
 
 def use_bfloat16(precision: str, device: torch.device) -> bool:
-    """Whether the setting `train.precision` means bfloat16 on this device."""
-    return precision == "bfloat16" or (
+    """Whether the setting `train.precision` means bfloat16 on this device; in fp8, it is the type of all vectors."""
+    return precision in ("bfloat16", "fp8") or (
         precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     )
 
@@ -152,7 +204,7 @@ class CapturedCompute(Compute):
         if self._replay is None:
             compute = super().__call__
             self._inputs = [x.clone() for x in batch.tensors]
-            self._replay = capture(lambda: compute(batch.with_tensors(self._inputs)), self.precision.worker.zero_grad)
+            self._replay = capture(lambda: compute(batch.with_tensors(self._inputs)), self.precision.begin_again)
         torch._foreach_copy_(self._inputs, batch.tensors)
         return self._replay()
 
@@ -199,9 +251,7 @@ class Learner:
         half = use_bfloat16(config.precision, model.device) and not self.is_sharded  # FSDP2 has its own mixed precision
         self.captures = half and model.device.type == "cuda" and model.captures
         """Whether gradients are computed by a CUDA graph, for which all batches must have the same shapes."""
-        self.precision = make_precision(model, half=half)
-        if half and model.device.type == "cuda":
-            HOOKS["fuse"](self.precision.worker)
+        self.precision = make_precision(model, half=half, float8=config.precision == "fp8")
         self.precision.worker.train()
         computing = CapturedCompute if self.captures else Compute
         self.compute = computing(self.precision, task, config.label_smoothing, config.r_drop)

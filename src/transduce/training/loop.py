@@ -127,6 +127,7 @@ def _train(
         Steps(recipe, task, plan, resolved.variation, model, optimizer, display.log, processes) as steps,
         StepProfile(run.profile, device, display.log) if profile and processes.is_main else nullcontext() as recording,
     ):
+        steps.learner.precision.magnitudes = progress.magnitudes
         while not ending.reached() and not stopping:
             rate = ending.rate(progress.step + 1)
             sums, labels, work = steps.gradients(progress.step)
@@ -173,6 +174,7 @@ def _train(
                             ending.after_validation(int(processes.of_main(milestones.without_improvement(progress))))
                             is_last = ending.reached()
                         stopping = processes.any(bool(stop))
+                    progress.magnitudes = steps.learner.precision.magnitudes
                     moments = adam_moments(model, optimizer, keep=processes.is_main)
                     if processes.is_main:
                         milestones.save(model_now, moments, progress, must=is_last or stopping)

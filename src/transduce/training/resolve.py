@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ def resolve(
     log, device = display.log, processes.device(recipe.train.device)
     if recipe.train.threads:
         torch.set_num_threads(recipe.train.threads)
+    if recipe.train.precision == "fp8":
+        _check_float8(device, recipe.train.shard)
     require_text(recipe)
     recipe = HOOKS["languages_of_run"](recipe, log, is_new=not run.config.exists())
     task = recipe.make_task()
@@ -128,6 +131,21 @@ def foreign_vocabulary(path: Path, target_path: str | None) -> AnyTokenizer:
     """The vocabulary of `tokenizer.path` and, if the target has its own, of `tokenizer.target_path`."""
     source = Tokenizer.load_foreign(path)
     return TokenizerPair(source, Tokenizer.load_foreign(Path(target_path))) if target_path else source
+
+
+def _check_float8(device: torch.device, shard: bool) -> None:
+    has_products = (
+        device.type == "cuda"
+        and torch.version.cuda
+        and torch.cuda.get_device_capability(device) >= (8, 9)
+        and find_spec("triton") is not None
+    )
+    require(
+        bool(has_products),
+        "train.precision=fp8 needs an NVIDIA GPU of compute capability 8.9 or higher (such as an H100), and Triton; "
+        "set train.precision=bfloat16",
+    )
+    require(not shard, "train.precision=fp8 does not work with train.shard; set train.precision=bfloat16")
 
 
 def _with_measured_sizes(recipe: Recipe, task: Task, prepared: Prepared) -> Recipe:

@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.fast.kernels.float8 import Float8Output, Sites, suits_float8
 from transduce.nn.loss import capped_terms, chunked_loss
 from transduce.tokenizers.tokenizer import PAD
 
@@ -68,14 +69,20 @@ def smoothed_terms(logits_MV: Tensor, labels_M: Tensor, smoothing: float, pad: i
 
 
 def smoothed_cross_entropy(
-    hidden_LD: Tensor, labels_L: Tensor, weight_VD: Tensor, smoothing: float, cap: float | None = None
+    hidden_LD: Tensor,
+    labels_L: Tensor,
+    weight_VD: Tensor,
+    smoothing: float,
+    cap: float | None = None,
+    float8: Sites | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """See `nn.loss.smoothed_cross_entropy`."""
+    """See `nn.loss.smoothed_cross_entropy`; with `float8`, products are in 8 bits while gradients are computed."""
     V = len(weight_VD)
-    if V % 8:  # matrix products with an odd number of rows are several times slower
+    if V % 16:  # matrix products with an odd number of rows are several times slower
         weight_VD = F.pad(weight_VD, (0, 0, 0, -V % 64))
     terms = capped_terms(partial(_terms, smoothing=smoothing, vocab_size=V), cap)
-    return chunked_loss(hidden_LD, labels_L, weight_VD, terms, _LOGITS_AT_ONCE)
+    products = Float8Output(float8) if float8 and torch.is_grad_enabled() and suits_float8(weight_VD) else None
+    return chunked_loss(hidden_LD, labels_L, weight_VD, terms, _LOGITS_AT_ONCE, products)
 
 
 def _terms(logits: Tensor, labels: Tensor, smoothing: float, vocab_size: int) -> tuple[Tensor, Sequence[Tensor]]:

@@ -39,9 +39,7 @@ def _few_rows_linear(
         x = tl.load(vectors + start, mask=in_rows & (start + k < D)[None, :], other=0.0)
         y += tl.dot(x, weight, input_precision="ieee")
     y += bias
-    if KIND == "relu":
-        y = tl.maximum(y, 0.0)
-    elif KIND != "none":
+    if KIND != "none":
         y, _ = activate_with_slope(y, KIND)
     y_offsets = rows[:, None] * F + columns[None, :]
     tl.store(y_RF + y_offsets, y.to(y_RF.dtype.element_ty), mask=in_rows & in_columns)

@@ -7,6 +7,7 @@ inside that kernel's backward pass.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ if HAS_TRITON:
     from transduce.fast.kernels.cross_entropy import smoothed_cross_entropy
     from transduce.fast.kernels.embed import Embed
     from transduce.fast.kernels.few_rows import few_rows_linear, suits
+    from transduce.fast.kernels.float8 import Float8FeedForward, Float8Linear, Float8Scales, Sites, suits_float8
     from transduce.fast.kernels.linear import LinearRelu
     from transduce.fast.kernels.pre_norm import AddResidual, PreNorm, add_then_norm
     from transduce.fast.kernels.rotary import RotateHeads
@@ -65,6 +67,17 @@ def fuse(model: Model) -> None:
             norm.__class__ = _FINAL_NORMS[type(norm)]
 
 
+def use_float8(model: Model) -> "Float8Scales":
+    """Compute the products of a fused model's layers in 8 bits where gradients are computed; returns their scales."""
+    layers = [module for module in model.modules() if isinstance(module, FusedLinear | LinearWithoutBias)]
+    layers = [layer for layer in layers if suits_float8(layer.weight)]
+    scales = Float8Scales(len(layers) + 1, model.device)
+    for number, layer in enumerate(layers):
+        layer.float8 = scales.sites(number)
+    model.cross_entropy = partial(smoothed_cross_entropy, float8=scales.sites(len(layers)))
+    return scales
+
+
 def fits(model: Model) -> bool:
     """Whether `fuse` supports a model: half precision, on a CUDA GPU."""
     weight_VD = model.output_weight_VD
@@ -98,7 +111,11 @@ def _vectors(x: Tensor | Branches) -> Tensor:
 class FusedLinear(Linear):
     """The gradient of the bias is a matrix product, which is several times faster than torch's sum over rows."""
 
+    float8: "Sites | None" = None
+
     def forward(self, x_ND: Tensor) -> Tensor:
+        if self.float8 is not None and torch.is_grad_enabled():
+            return Float8Linear.apply(x_ND, self.weight, self.bias, self.float8)
         if suits(x_ND, self.weight):
             return few_rows_linear(x_ND, self.weight, self.bias)
         if self.bias is None:
@@ -109,7 +126,11 @@ class FusedLinear(Linear):
 class LinearWithoutBias(Linear):
     """The last projection of a sub-layer: the residual connection around it adds the bias."""
 
+    float8: "Sites | None" = None
+
     def forward(self, x_ND: Tensor) -> Tensor:
+        if self.float8 is not None and torch.is_grad_enabled():
+            return Float8Linear.apply(x_ND, self.weight, None, self.float8)
         return few_rows_linear(x_ND, self.weight) if suits(x_ND, self.weight) else F.linear(x_ND, self.weight)
 
 
@@ -117,7 +138,12 @@ class FusedFeedForward(FeedForward):
     """The activation is fused into the product before it, or into one pass after it."""
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        inner = self.inner
+        inner, outer = self.inner, self.outer
+        sites = inner.float8, outer.float8
+        if self.activation not in GATED and all(sites) and torch.is_grad_enabled():
+            weights = inner.weight, inner.bias, outer.weight
+            y_ND = Float8FeedForward.apply(x_ND, *weights, self.activation, sites)
+            return y_ND if isinstance(outer, LinearWithoutBias) or outer.bias is None else y_ND + outer.bias
         if self.activation not in GATED and suits(x_ND, inner.weight):
             y_NF = few_rows_linear(x_ND, inner.weight, inner.bias, self.activation)
         elif self.activation != "relu":
@@ -126,7 +152,7 @@ class FusedFeedForward(FeedForward):
             y_NF = LinearRelu.apply(x_ND, inner.weight, inner.bias, True)
         else:
             y_NF = inner(x_ND).relu_()
-        return self.outer(y_NF)
+        return outer(y_NF)
 
 
 class PackedSelfAttention(SelfAttention):
