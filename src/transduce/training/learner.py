@@ -122,6 +122,7 @@ class LowRankGradients(Float32):
 
     def begin(self) -> None:
         """Clear the worker's gradients, so that each batch writes its own."""
+        self.worker.zero_grad()
         self._precision.begin()
 
     def begin_again(self) -> None:
