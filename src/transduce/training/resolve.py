@@ -143,7 +143,7 @@ def _check_float8(device: torch.device, shard: bool) -> None:
     require(
         bool(has_products),
         "train.precision=fp8 needs an NVIDIA GPU of compute capability 8.9 or higher (such as an H100), and Triton; "
-        "set train.precision=bfloat16",
+        "train with train.precision=bfloat16 on other machines",
     )
     require(not shard, "train.precision=fp8 does not work with train.shard; set train.precision=bfloat16")
 
