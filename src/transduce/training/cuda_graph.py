@@ -5,8 +5,6 @@ from typing import TypeVar
 
 import torch
 
-from transduce.features import HOOKS
-
 _SPARE = 0.02
 """Share of the GPU's memory that the warm-up leaves free, because the recording needs slightly more."""
 
@@ -19,21 +17,19 @@ def capture(function: Callable[[], T], after_warm_up: Callable[[], object] = lam
     The function runs twice: in a warm-up, which compiles kernels and shows whether memory suffices, and while it is
     recorded. Every replay reads the same inputs and overwrites the same output. `after_warm_up` frees
     memory that the warm-up has left allocated. The warm-up draws the same random numbers as the first replay.
-    As sizes never change, the fastest algorithm of each large matrix product is used.
     """
-    fastest_products = HOOKS["fastest_products"]
     device = torch.device("cuda", torch.cuda.current_device())
     spare = torch.empty(int(_SPARE * torch.cuda.mem_get_info(device)[1]), dtype=torch.uint8, device=device)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream), torch.random.fork_rng([device]), fastest_products():
+    with torch.cuda.stream(stream), torch.random.fork_rng([device]):
         function()
     torch.cuda.current_stream().wait_stream(stream)
     del spare
     after_warm_up()
     graph = torch.cuda.CUDAGraph()
     # Other threads (the one that makes batches, for example) continue to use the GPU during the recording.
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"), fastest_products():
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         output = function()
 
     def replay() -> T:

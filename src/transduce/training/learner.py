@@ -197,15 +197,23 @@ class Compute:
 
 
 class CapturedCompute(Compute):
-    """Computes gradients by replaying a CUDA graph, recorded with the first batch; all batches have its shapes."""
+    """Computes gradients by replaying a CUDA graph, recorded with the first batch; all batches have its shapes.
+
+    So large matrix products can take the fastest algorithm for their sizes.
+    """
 
     _replay: Callable[[], Tensor] | None = None
 
     def __call__(self, batch: Batch) -> Tensor:
         if self._replay is None:
-            compute = super().__call__
-            self._inputs = [x.clone() for x in batch.tensors]
-            self._replay = capture(lambda: compute(batch.with_tensors(self._inputs)), self.precision.begin_again)
+            compute, fastest_products = super().__call__, HOOKS["fastest_products"]
+            inputs = self._inputs = [x.clone() for x in batch.tensors]
+
+            def computation() -> Tensor:
+                with fastest_products():
+                    return compute(batch.with_tensors(inputs))
+
+            self._replay = capture(computation, self.precision.begin_again)
         torch._foreach_copy_(self._inputs, batch.tensors)
         return self._replay()
 

@@ -214,8 +214,8 @@ class _Choices:
             path = cache_folder() / FASTEST_PRODUCTS
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_atomically(path, json.dumps({**_read(), self._machine: self._numbers}, indent=0).encode())
-        except (OSError, ConfigError) as error:
-            _log.warning("transduce: the fastest matrix products are measured again at the next start: %s", error)
+        except (OSError, ConfigError):
+            pass  # the next process measures them again
 
 
 def _read() -> dict[str, dict[str, Any]]:
