@@ -11,6 +11,7 @@ import torch
 from transduce.data.batch import Batch
 from transduce.data.plan import BatchPlan
 from transduce.data.variation import Variation
+from transduce.errors import RunError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.tokenizers.tokenizer import PAD, Tokenizer
 from transduce.training import processes as processes_module
@@ -130,3 +131,16 @@ def test_a_single_process_does_not_communicate() -> None:
     assert SINGLE_PROCESS.gather(["a"]) == ["a"]
     assert list(range(5))[SINGLE_PROCESS.share] == list(range(5))
     assert SINGLE_PROCESS.is_main
+
+
+def test_processes_with_different_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = [torch.tensor([1.0, 2.0]), torch.zeros(3, 2).T]
+    SINGLE_PROCESS.require_same(weights)
+    others: list[Any] = []
+    monkeypatch.setattr(Processes, "gather", lambda self, mine: mine + others)
+    Processes(0, 2).require_same(weights)
+    monkeypatch.setattr(Processes, "gather", lambda self, mine: others.append(mine[0]) or mine)
+    Processes(1, 2).require_same([torch.tensor([1.0, 2.0000002]), weights[1]])
+    monkeypatch.setattr(Processes, "gather", lambda self, mine: mine + others)
+    with pytest.raises(RunError, match="begin with different weights; all machines need the same folder"):
+        Processes(0, 2).require_same(weights)

@@ -106,6 +106,8 @@ def _train(
         optimizer = make_optimizer(model, config)
         with processes.main_process_first():
             progress = run.resume(model, optimizer, prepared)
+        if not config.shard:
+            processes.require_same(model.parameters())
     elapsed_before, ending = progress.elapsed, Ending(recipe, progress, display.log)
     if ending.reached() and (scores := run.finished_scores(progress.step, recipe, ending.reason)) is not None:
         return Outcome(run.path, progress.step, True, None, scores)

@@ -6,7 +6,7 @@ With a single process, nothing is communicated.
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -105,6 +105,15 @@ class Processes:
             result[rank :: self.count] = share
         return result
 
+    def require_same(self, tensors: Iterable[Tensor]) -> None:
+        """Raise an error if these tensors differ between the processes: their sums would mean nothing."""
+        sums = [int(x.detach().contiguous().view(torch.uint8).sum(dtype=torch.int64)) for x in tensors]
+        if any(other != sums for other in self.gather([sums])):
+            raise RunError(
+                "the processes begin with different weights; all machines need the same folder (--out), the same files "
+                "and the same version of transduce and torch"
+            )
+
     def device(self, name: str) -> torch.device:
         """The device of this name for this process: each process of a machine has its own GPU, unless gloo is used."""
         if not (self.communicates and name.partition(":")[0] in ("auto", "cuda") and torch.cuda.is_available()):
@@ -118,7 +127,9 @@ class Processes:
                 "start one process per GPU (torchrun --nproc-per-node)"
             )
         torch.cuda.set_device(local)
-        return torch.device("cuda", local)
+        device = torch.device("cuda", local)
+        self.all_reduce([torch.zeros(1, device=device)])  # NCCL begins at the first exchange: report its errors early
+        return device
 
 
 SINGLE_PROCESS = Processes()
