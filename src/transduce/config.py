@@ -52,19 +52,22 @@ def build(cls: type[T], table: Mapping[str, Any], where: str) -> T:
     holder = next((name for name, field in fields.items() if "sections" in field.metadata), "")
     sections: Mapping[str, Any] = fields.pop(holder).metadata["sections"] if holder else {}
     values: dict[str, Any] = {}
+
+    def dataclass_of(name: str, value: object) -> Any:
+        variant = fields[name].metadata.get("variant")  # chooses the dataclass of a section by its content
+        return variant(value) if variant and isinstance(value, Mapping) else hints[name]
+
     for key, value in table.items():
         if key not in fields and key in sections:
             values.setdefault(holder, {})[key] = _convert(sections[key], value, where, key)
             continue
         if key not in fields:
-            known = {name: hints[name] for name in fields} | dict(sections)
+            known = {name: dataclass_of(name, table.get(name, {})) for name in fields} | dict(sections)
             inner = [
                 f"{name}.{key}" for name, hint in known.items() if key in getattr(hint, "__dataclass_fields__", ())
             ]
             raise ConfigError(_unknown_key(key, list(known), where, inner))
-        variant = fields[key].metadata.get("variant")  # chooses the dataclass of a section by its content
-        hint = variant(value) if variant and isinstance(value, Mapping) else hints[key]
-        values[key] = _convert(hint, value, where, key)
+        values[key] = _convert(dataclass_of(key, value), value, where, key)
     try:
         return cls(**values)
     except ConfigError as error:  # from __post_init__, which does not know the file

@@ -30,6 +30,7 @@ from transduce.translation.translator import Translator
             ["unknown key stepz", "did you mean steps?", "; nearest keys: steps, "],
         ),
         (["--set", "steps=5"], ["unknown key steps (did you mean train.steps?)"]),
+        (["--set", "encoder_layers=5"], ["unknown key encoder_layers (did you mean model.encoder_layers?)"]),
         (
             ["--src", "valid.src", "--tgt", "valid.tgt", "--valid", "nothing.tsv", "--set", "tokenizer.vocab_size=401"],
             ["nothing.tsv: no such file"],

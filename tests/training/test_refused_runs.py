@@ -24,7 +24,7 @@ def text_of(trained: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["train.warmup=1"], "the learning rate would rise to 0.11 within 1 steps, and training would diverge"),
+        (["train.warmup=1"], "the learning rate would rise to 0.11 at step 1, and training would diverge"),
         (["train.warmup=1", "train.seed=2"], "raise train.warmup, or give the highest rate with train.learning_rate"),
         (["train.learning_rate_scale=3"], "would diverge"),
         (["train.r_drop=5", "model.dropout=0"], "train.r_drop compares two passes with different dropout"),

@@ -17,8 +17,8 @@ def refuse_mistakes(recipe: Recipe) -> None:
     config, peak = recipe.train, highest_rate(recipe)
     require(
         _relative(recipe, peak) <= _HOPELESS,
-        f"the learning rate would rise to {peak:.2g} within {min(config.warmup, config.steps):,} steps, and training "
-        f"would diverge; {_lower_rate(config)}",
+        f"the learning rate would rise to {peak:.2g} at step {min(config.warmup, config.steps):,}, and training would "
+        f"diverge; {_lower_rate(config)}",
     )
     require(
         not config.r_drop or getattr(recipe.model, "dropout", None) != 0,
