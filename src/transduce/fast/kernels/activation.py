@@ -74,8 +74,50 @@ def _backward(
         tl.store(partial + F, tl.sum(gated_sums, 0), mask=columns < F)
 
 
+def activate(pre_NX: Tensor, kind: str) -> Tensor:
+    """The activation (N, F), or with a gated one the activated first half times the second half."""
+    N, width = pre_NX.shape
+    F = width // 2 if kind in GATED else width
+    y_NF = pre_NX.new_empty(N, F)
+    _forward[(triton.cdiv(N, _ROWS), triton.cdiv(F, _COLUMNS))](
+        pre_NX, y_NF, N, F,
+        KIND=GATED.get(kind, kind), GATED=kind in GATED, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4,
+    )  # fmt: skip
+    return y_NF
+
+
+def activation_gradient(dy_NF: Tensor, pre_NX: Tensor, kind: str) -> tuple[Tensor, Tensor]:
+    """The gradient of `activate`'s input, and its sum over all rows in several parts."""
+    dy_NF, (N, F) = dy_NF.contiguous(), dy_NF.shape
+    dpre_NX, column_blocks = torch.empty_like(pre_NX), triton.cdiv(F, _COLUMNS)
+    programs = max(1, min(programs_for(dy_NF.device) // column_blocks, triton.cdiv(N, _ROWS)))
+    partials_PX = torch.empty(programs, pre_NX.shape[1], dtype=torch.float32, device=dy_NF.device)
+    _backward[(programs, column_blocks)](
+        dy_NF, pre_NX, dpre_NX, partials_PX, N, F,
+        KIND=GATED.get(kind, kind), GATED=kind in GATED, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4,
+    )  # fmt: skip
+    return dpre_NX, partials_PX
+
+
+class Activation(torch.autograd.Function):
+    """See `activate`."""
+
+    @staticmethod
+    def forward(ctx: Any, pre_NX: Tensor, kind: str) -> Tensor:
+        """(N, X) to (N, F)."""
+        ctx.save_for_backward(pre_NX)
+        ctx.kind = kind
+        return activate(pre_NX, kind)
+
+    @staticmethod
+    def backward(ctx: Any, dy_NF: Tensor) -> Any:
+        """The gradient of the input."""
+        (pre_NX,) = ctx.saved_tensors
+        return activation_gradient(dy_NF, pre_NX, ctx.kind)[0], None
+
+
 class LinearActivation(torch.autograd.Function):
-    """activation(x W^T + b), or with a gated activation the activated first half times the second half."""
+    """activate(x W^T + b); the gradient of the bias needs no pass of its own."""
 
     @staticmethod
     def forward(ctx: Any, x_ND: Tensor, weight_XD: Tensor, bias_X: Tensor | None, kind: str) -> Tensor:
@@ -83,33 +125,12 @@ class LinearActivation(torch.autograd.Function):
         pre_NX = x_ND @ weight_XD.t() if bias_X is None else torch.addmm(bias_X, x_ND, weight_XD.t())
         ctx.save_for_backward(x_ND, weight_XD, pre_NX)
         ctx.kind, ctx.bias_dtype = kind, None if bias_X is None else bias_X.dtype
-        N, width = pre_NX.shape
-        F = width // 2 if kind in GATED else width
-        y_NF = pre_NX.new_empty(N, F)
-        _forward[(triton.cdiv(N, _ROWS), triton.cdiv(F, _COLUMNS))](
-            pre_NX,
-            y_NF,
-            N,
-            F,
-            KIND=GATED.get(kind, kind),
-            GATED=kind in GATED,
-            ROWS=_ROWS,
-            COLUMNS=_COLUMNS,
-            num_warps=4,
-        )
-        return y_NF
+        return activate(pre_NX, kind)
 
     @staticmethod
     def backward(ctx: Any, dy_NF: Tensor) -> Any:
         """The gradients of x, weight and bias."""
         x_ND, weight_XD, pre_NX = ctx.saved_tensors
-        dy_NF, (N, F) = dy_NF.contiguous(), dy_NF.shape
-        dpre_NX, column_blocks = torch.empty_like(pre_NX), triton.cdiv(F, _COLUMNS)
-        programs = max(1, min(programs_for(dy_NF.device) // column_blocks, triton.cdiv(N, _ROWS)))
-        partials_PX = torch.empty(programs, pre_NX.shape[1], dtype=torch.float32, device=dy_NF.device)
-        _backward[(programs, column_blocks)](
-            dy_NF, pre_NX, dpre_NX, partials_PX, N, F,
-            KIND=GATED.get(ctx.kind, ctx.kind), GATED=ctx.kind in GATED, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4,
-        )  # fmt: skip
+        dpre_NX, partials_PX = activation_gradient(dy_NF, pre_NX, ctx.kind)
         dbias_X = None if ctx.bias_dtype is None else sum_partials(partials_PX, ctx.bias_dtype)
         return dpre_NX @ weight_XD, dpre_NX.t() @ x_ND, dbias_X, None

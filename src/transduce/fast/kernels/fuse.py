@@ -25,7 +25,7 @@ from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 from transduce.nn.norm import LayerNorm
 
 if HAS_TRITON:
-    from transduce.fast.kernels.activation import LinearActivation
+    from transduce.fast.kernels.activation import Activation, LinearActivation
     from transduce.fast.kernels.add_norm import AddNorm
     from transduce.fast.kernels.cross_entropy import smoothed_cross_entropy
     from transduce.fast.kernels.embed import Embed
@@ -144,7 +144,9 @@ class FusedFeedForward(FeedForward):
             weights = inner.weight, inner.bias, outer.weight
             y_ND = Float8FeedForward.apply(x_ND, *weights, self.activation, sites)
             return y_ND if isinstance(outer, LinearWithoutBias) or outer.bias is None else y_ND + outer.bias
-        if self.activation not in GATED and suits(x_ND, inner.weight):
+        if inner.float8 is not None and torch.is_grad_enabled():
+            y_NF = Activation.apply(inner(x_ND), self.activation)
+        elif self.activation not in GATED and suits(x_ND, inner.weight):
             y_NF = few_rows_linear(x_ND, inner.weight, inner.bias, self.activation)
         elif self.activation != "relu":
             y_NF = LinearActivation.apply(x_ND, inner.weight, inner.bias, self.activation)
