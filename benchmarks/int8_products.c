@@ -139,21 +139,25 @@ static void run_peak(Worker worker, void *arguments) {
     const Peak *call = arguments;
     float y[BLOCK_ROWS][MOST_PANELS * PANEL];
     const float *scale = call->layer.scale; /* any numbers serve as scales of the rows */
-    Outputs outputs = {scale, scale, call->layer.bias, -INFINITY, y[0], MOST_PANELS * PANEL};
+    Outputs outputs = {scale, scale, call->layer.bias, 0, -INFINITY, y[0], MOST_PANELS * PANEL};
+    Rows x = {call->x, NULL, 0};
     int K = call->layer.padded_in;
-    Panels panels = {call->layer.weight, call->layer.start, K, call->layer.weight, 0};
+    Panels panels = {call->layer.weight, call->layer.start, K, 0, call->layer.weight, 0};
     (void)worker;
 #ifdef TILES
     if (call->rows > BLOCK_ROWS) {
         int32_t sums[2 * TILE_ROWS][MOST_PANELS * PANEL];
         configure_tiles();
-        for (int i = 0; i < call->repeats; i++) dot_tiles(2, 2, call->x, panels, sums);
+        for (int i = 0; i < call->repeats; i++) {
+            Panels same = panels;
+            dot_tiles(0, 2, 2, call->x, K, &same, sums);
+        }
         _tile_release();
         __asm__ volatile("" ::"r"(sums) : "memory");
     } else
 #endif
     for (int i = 0; i < call->repeats; i++) {
-        dot_block(BLOCK_ROWS, BLOCK_PANELS, call->x, panels, &outputs);
+        dot_block(0, BLOCK_ROWS, BLOCK_PANELS, x, panels, outputs);
         __asm__ volatile("" ::"r"(y) : "memory"); /* the next round is not the same to the compiler */
     }
 }

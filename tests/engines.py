@@ -9,10 +9,12 @@ import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from transduce.fast import kernels
 from transduce.fast.native.engine import NativeEngine
 from transduce.fast.native.library import load_library
+from transduce.fast.native.structs import CHUNK, LARGE_GROUPS, PADDING
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.models.weights_file import RawTensor
@@ -75,13 +77,34 @@ def quantise_in_two_parts(x_ND: Tensor, noise: float = 0.0) -> Tensor:
     return (first_ND.double() + second_ND.double() / 254) * (largest_N1.double() / 127)
 
 
+def quantise_in_chunks(x_ND: Tensor, noise: float = 0.0) -> Tensor:
+    """Round each chunk of a row to integers, with the scale of the largest group of four after the large groups."""
+    return torch.cat([_quantise_chunk(x_NK, noise) for x_NK in x_ND.split(CHUNK, dim=1)], dim=1)
+
+
+def _quantise_chunk(x_NK: Tensor, noise: float) -> Tensor:
+    groups_NG = functional.pad(x_NK.abs(), (0, -x_NK.shape[1] % PADDING)).unflatten(1, (-1, 4)).amax(dim=2)
+    top_NG = groups_NG.topk(LARGE_GROUPS + 1, dim=1).values
+    limit_N1 = torch.maximum(top_NG[:, -1:], top_NG[:, :1] / 128).clamp(min=1e-30)
+    q_NK = x_NK * (_127 / limit_N1)
+    if noise:
+        q_NK += noise * (q_NK.abs() / 127).clamp(min=1) * (2 * torch.rand_like(q_NK) - 1)
+    return q_NK.round().double() * (limit_N1.double() / 127)
+
+
+def quantise_weights_in_chunks(weight_NK: Tensor) -> Tensor:
+    return torch.cat([quantise_rows(part_NK) for part_NK in weight_NK.split(CHUNK, dim=1)], dim=1)
+
+
 _127 = torch.tensor(127.0)  # 127.0 / largest_N1 would be 127 times a reciprocal, rounded twice
 
 
 Rounding = Callable[[Tensor, float], Tensor]
 
 
-def quantise_linear_layers(model: nn.Module, noise: float, rounded: Rounding = quantise_rows) -> None:
+def quantise_linear_layers(
+    model: nn.Module, noise: float, rounded: Rounding = quantise_rows, weights: Callable[[Tensor], Tensor] = quantise_rows
+) -> None:
     """Let all linear layers of a model multiply 8-bit integers."""
 
     class QuantisedLinear(Linear):
@@ -92,22 +115,21 @@ def quantise_linear_layers(model: nn.Module, noise: float, rounded: Rounding = q
 
     for module in model.modules():
         if isinstance(module, Linear):
-            module.__class__, module.quantised = QuantisedLinear, quantise_rows(module.weight.data)
+            module.__class__, module.quantised = QuantisedLinear, weights(module.weight.data)
 
 
 def quantised_language_model(model: DecoderOnly, noise: float = 0.0) -> DecoderOnly:
-    """A copy of a language model that multiplies 8-bit integers, with activations in two parts: the definition
-    of `native`."""
+    """A copy of a language model that multiplies integers in chunks: the definition of `native`."""
 
     class QuantisedLanguageModel(DecoderOnly):
         def logits(self, hidden_RD: Tensor) -> Tensor:
-            logits_RV = (quantise_in_two_parts(hidden_RD, noise) @ self.quantised_VD.T).float()
+            logits_RV = (quantise_in_chunks(hidden_RD, noise) @ self.quantised_VD.T).float()
             return logits_RV if self.output_bias_V is None else logits_RV + self.output_bias_V
 
-    result = copy.deepcopy(model)
-    result.__class__, result.quantised_VD = QuantisedLanguageModel, quantise_rows(result.output_weight_VD.data)
-    result.embedding.weight_VD.data = quantise_rows(result.embedding.weight_VD.data).float()
-    quantise_linear_layers(result, noise, quantise_in_two_parts)
+    result, weights = copy.deepcopy(model), quantise_weights_in_chunks
+    result.__class__, result.quantised_VD = QuantisedLanguageModel, weights(result.output_weight_VD.data)
+    result.embedding.weight_VD.data = weights(result.embedding.weight_VD.data).float()
+    quantise_linear_layers(result, noise, quantise_in_chunks, weights)
     return result
 
 

@@ -14,6 +14,7 @@ from engines import raw_tensor
 from transduce.fast.native import library as native_library
 from transduce.fast.native.library import load_library
 from transduce.fast.native.prebuilt import FLAGS
+from transduce.fast.native.structs import CHUNK, LARGE_GROUPS, PADDING
 from transduce.fast.native.weights import Memory
 
 
@@ -41,7 +42,7 @@ def test_a_linear_layer_multiplies_whole_numbers(library: Any, rows: int, width_
     x[0, 0], weight[0, 0] = 50.0, -50.0  # the ends of the range are used on both sides
     owner = Memory(library)
     layer, y = owner.linear(raw_tensor(weight), raw_tensor(bias)), np.full((rows, width_out), np.nan, np.float32)
-    library.apply_linear(byref(layer), c_void_p(x.ctypes.data), rows, c_void_p(y.ctypes.data))
+    library.apply_linear(byref(layer), c_void_p(x.ctypes.data), rows, False, c_void_p(y.ctypes.data))
 
     (x_whole, x_scale), (w_whole, w_scale) = in_whole_numbers(x), in_whole_numbers(weight)
     sums = x_whole @ w_whole.T
@@ -53,11 +54,47 @@ def test_a_row_of_zeros_gives_the_bias(library: Any) -> None:
     owner = Memory(library)
     layer = owner.linear(raw_tensor(np.ones((3, 5), np.float32)), raw_tensor(np.array([1, 2, 3], np.float32)))
     x, y = np.zeros((2, 5), np.float32), np.empty((2, 3), np.float32)
-    library.apply_linear(byref(layer), c_void_p(x.ctypes.data), 2, c_void_p(y.ctypes.data))
+    library.apply_linear(byref(layer), c_void_p(x.ctypes.data), 2, False, c_void_p(y.ctypes.data))
     assert y.tolist() == [[1, 2, 3]] * 2
 
 
-def test_portable_code_and_fast_code_agree(library: Any, tmp_path: Any) -> None:
+def chunk_in_whole_numbers(x: Any) -> tuple[Any, Any]:
+    """The scale is that of the largest group of four after the large groups."""
+    padded = np.pad(np.abs(x), ((0, 0), (0, -x.shape[1] % PADDING)))
+    groups = padded.reshape(len(x), -1, 4).max(axis=2)
+    largest = np.sort(groups, axis=1)[:, ::-1]
+    limit = np.maximum(largest[:, LARGE_GROUPS : LARGE_GROUPS + 1], largest[:, :1] / np.float32(128))
+    return np.rint(x * (np.float32(127) / limit)).astype(np.int64), limit / np.float32(127)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 9, 40])
+@pytest.mark.parametrize(("width_in", "width_out"), [(1, 1), (20, 33), (CHUNK, 16), (576, 96), (1000, 70)])
+def test_a_layer_of_a_language_model_multiplies_whole_numbers(
+    library: Any, rows: int, width_in: int, width_out: int
+) -> None:
+    random = np.random.default_rng(rows + width_in)
+    x = random.normal(size=(rows, width_in)).astype(np.float32)
+    x[:, :: random.integers(1, 90)] *= 40
+    x[0, 0] = 3000
+    weight = random.normal(size=(width_out, width_in)).astype(np.float32)
+    bias = random.normal(size=width_out).astype(np.float32)
+    owner = Memory(library, chunked=True)
+    layer, y = owner.linear(raw_tensor(weight), raw_tensor(bias)), np.full((rows, width_out), np.nan, np.float32)
+    library.apply_linear(byref(layer), c_void_p(x.ctypes.data), rows, True, c_void_p(y.ctypes.data))
+
+    expected, magnitude = bias.astype(np.float64), 0.0
+    for begin in range(0, width_in, CHUNK):
+        x_whole, x_scale = chunk_in_whole_numbers(x[:, begin : begin + CHUNK])
+        w_whole, w_scale = in_whole_numbers(weight[:, begin : begin + CHUNK])
+        part = (x_whole @ w_whole.T) * (x_scale.astype(np.float64) * w_scale.T)
+        expected, magnitude = expected + part, magnitude + np.abs(part)
+        assert np.abs(x_whole).max() <= 127 * 128
+        assert (np.sort(np.abs(x_whole))[:, : -4 * LARGE_GROUPS] <= 127).all()
+    assert (np.abs(y - expected) <= 1e-6 * magnitude + 1e-5).all()
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_portable_code_and_fast_code_agree(library: Any, tmp_path: Any, chunked: bool) -> None:
     """The form without special instructions, compiled here, computes the same."""
     path = tmp_path / "portable.so"
     source = native_library.DECODER
@@ -69,14 +106,14 @@ def test_portable_code_and_fast_code_agree(library: Any, tmp_path: Any) -> None:
     portable.instructions.restype = ctypes.c_char_p
     assert portable.instructions() == b"portable C"
     random = np.random.default_rng(0)
-    weight, x = (random.normal(size=(n, 70)).astype(np.float32) for n in (40, 6))
+    weight, x = (random.normal(size=(n, 700)).astype(np.float32) for n in (40, 6))
     outputs = []
     for one in (library, portable):
-        owner = Memory(one)
+        owner = Memory(one, chunked=chunked)
         layer, y = owner.linear(raw_tensor(weight), None), np.empty((6, 40), np.float32)
-        one.apply_linear(byref(layer), c_void_p(x.ctypes.data), 6, c_void_p(y.ctypes.data))
+        one.apply_linear(byref(layer), c_void_p(x.ctypes.data), 6, chunked, c_void_p(y.ctypes.data))
         outputs.append(y)
-    np.testing.assert_allclose(*outputs, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(*outputs, rtol=1e-6, atol=1e-5)
 
 
 def test_without_a_compiler_there_is_no_library(monkeypatch: pytest.MonkeyPatch) -> None:

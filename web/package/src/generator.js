@@ -5,7 +5,6 @@ import { unescape } from "./text.js";
 import { EngineError } from "./wasm.js";
 
 const PREFILL = 128; // tokens of a prompt that are processed at once
-const PARTS = 2; // integers that an activation is rounded to, as in engine native
 const PAUSE = 30; // milliseconds of work after which other events are handled
 
 export class LocalGenerator {
@@ -76,8 +75,8 @@ class Sequence {
     const scratch = Math.max(capacity, widest);
     const floats = {
       keys: layers * kv_heads * capacity * d_k, values: layers * kv_heads * capacity * d_v, tokens: 3 * PREFILL, logits: vocab_size, best: 2 * PREFILL,
-      x: PREFILL * d_model, y: PREFILL * d_model, wide: PREFILL * Math.max(2 * d_ff, heads * (d_k + d_v) + kv_heads * (d_k + d_v)), quantised: Math.ceil(((PREFILL * PARTS + library.constant("TILE_ROWS")) * scratch) / 4),
-      scale: PREFILL * PARTS, scratch, max_logit: PREFILL, exp_sum: PREFILL, candidates: 2 * PREFILL,
+      x: PREFILL * d_model, y: PREFILL * d_model, wide: PREFILL * Math.max(2 * d_ff, heads * (d_k + d_v) + kv_heads * (d_k + d_v)), quantised: Math.ceil(((PREFILL + library.constant("TILE_ROWS")) * scratch) / 4),
+      chunks: (PREFILL * Math.ceil(scratch / library.constant("CHUNK")) * library.of("Chunk")) / 4, scratch, max_logit: PREFILL, exp_sum: PREFILL, candidates: 2 * PREFILL,
     };
     const [sequence, batch] = [library.of("Sequence"), library.of("Batch")];
     this.address = library.allocate(sequence + batch + 4 * Object.values(floats).reduce((sum, size) => sum + size, 0));
@@ -90,7 +89,7 @@ class Sequence {
     }
     const { keys, values, tokens, logits, best, ...buffers } = this.arrays;
     library.write("Sequence", this.address, { keys, values, capacity });
-    library.write("Batch", this.batch, { parts: PARTS, scratch_size: scratch, ...buffers });
+    library.write("Batch", this.batch, { scratch_size: scratch, ...buffers });
   }
 
   /** Read the text; returns the logits of the next token. */

@@ -105,6 +105,7 @@ export class Weights {
     const { library, settings } = this;
     const { vocab_size: vocabulary, d_model: width, num_heads: heads, kv_heads, d_k, d_v, layers } = settings;
     const activation = library.constant((settings.activation ?? "relu").toUpperCase());
+    this.chunked = true; // weights have scales for chunks of inputs
     this.address = library.allocate(library.of("LanguageModel"));
     library.write("LanguageModel", this.address, {
       vocabulary, width, heads, kv_heads, d_k, d_v, layers, norm_first: settings.norm === "pre", activation, inner_width: settings.d_ff,
@@ -228,16 +229,17 @@ export class Weights {
     const [panel, padding] = [library.constant("PANEL"), library.constant("PADDING")];
     const [panels, padded_in] = [Math.ceil(width_out / panel), Math.ceil(width_in / padding) * padding];
     const rows = panels * panel;
-    const [packed, scale, start] = [rows * padded_in, 4 * rows, 4 * rows].map((size) => library.allocate(size));
+    const [chunked, scales] = this.chunked ? [1, Math.ceil(padded_in / library.constant("CHUNK"))] : [0, 1];
+    const [packed, scale, start] = [rows * padded_in, 4 * rows * scales, 4 * rows].map((size) => library.allocate(size));
     const padded = bias ? this.#floats(bias, rows) : library.allocate(4 * rows);
     const row = library.allocate(padded_in);
     if (weight.largest) {
       const [stored, largest, floats] = [this.#copy(weight.bytes), this.#floats(weight.largest), library.allocate(4 * width_in)];
-      library.call.pack_int8_weights(stored, largest, floats, width_out, width_in, padded_in, row, packed, scale, start);
+      library.call.pack_int8_weights(stored, largest, floats, width_out, width_in, padded_in, chunked, row, packed, scale, start);
       for (const address of [stored, largest, floats]) library.free(address);
     } else {
       const dense = this.#floats(weight);
-      library.call.pack_weights(dense, width_out, width_in, padded_in, row, packed, scale, start);
+      library.call.pack_weights(dense, width_out, width_in, padded_in, chunked, row, packed, scale, start);
       library.free(dense);
     }
     library.free(row);

@@ -296,16 +296,19 @@ void EXPORT(step)(const Model *model, Job **jobs, int count, Batch *batch, int t
     run_parallel(threads, run_step, &call);
 }
 
-/* y = x W^T + b of float rows, for tests. */
-void EXPORT(apply_linear)(const Linear *layer, const float *x, int rows, float *y) {
-    int8_t *q = malloc(((size_t)rows + TILE_ROWS) * layer->padded_in);
-    float *scale = malloc(rows * sizeof(float));
-    for (int r = 0; q && scale && r < rows; r++)
-        scale[r] = quantise_row(x + (size_t)r * layer->width_in, layer->width_in, layer->padded_in, ZERO_POINT,
-                                q + (size_t)r * layer->padded_in);
-    if (q && scale) multiply_panels(layer, 0, layer->panels, q, scale, rows, 1, y, layer->width_out, 0);
-    free(q);
-    free(scale);
+/* y = x W^T + b of float rows, for tests; if `chunked`, of a language model. */
+void EXPORT(apply_linear)(const Linear *layer, const float *x, int rows, int chunked, float *y) {
+    Batch batch = {.count = rows, .parts = 1};
+    batch.quantised = malloc(((size_t)rows + TILE_ROWS) * layer->padded_in);
+    batch.scale = malloc(rows * sizeof(float));
+    batch.chunks = chunked ? malloc((size_t)rows * count_chunks(layer->padded_in) * sizeof(Chunk)) : NULL;
+    if (batch.quantised && batch.scale && (batch.chunks || !chunked)) {
+        for (int r = 0; r < rows; r++) quantise_input(x + (size_t)r * layer->width_in, r, layer, &batch);
+        multiply(layer, 0, layer->panels, &batch, y, layer->width_out, 0);
+    }
+    free(batch.quantised);
+    free(batch.scale);
+    free(batch.chunks);
 }
 
 const char *EXPORT(instructions)(void) { return INSTRUCTIONS; }

@@ -6,7 +6,10 @@
  * WIDE_PANELS   panels of a block of at most NARROW_ROWS rows
  * ROW(x)        16 activations of a row
  * DOT(sum, w, row, lane)  adds the products of CHANNELS * 4 weights with four activations: 4 * lane, ..., 4 * lane + 3
- * DOT_TWO       the same for two lanes at once, instead of DOT
+ * DOT_TWO       the same for two lanes at once; if it is there, it is the faster one
+ * DOT_CHUNK     as DOT, if ZERO_POINT is added to the weights rather than to the activations
+ * SPLAT(n)      sums that are all n
+ * TIMES_128(v)  the products of sums and 128
  */
 #if defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
@@ -33,6 +36,8 @@ typedef int8x16_t Row16;
         __asm__("sdot %0.4s, %1.16b, %2.4b[" #lane "]" : "+w"(result) : "w"(w), "w"(row));                       \
         result;                                                                                                  \
     })
+#define SPLAT(n) vdupq_n_s32(n)
+#define TIMES_128(v) vshlq_n_s32(v, 7)
 
 #elif defined(__AVX512VNNI__)
 #define INSTRUCTIONS "AVX-512 VNNI"
@@ -44,16 +49,18 @@ typedef const int8_t *Row16;
 #define STORE(p, v) _mm512_storeu_si512(p, v)
 #define WEIGHTS(p) _mm512_loadu_si512(p)
 #define ROW(p) (p)
-#ifndef __x86_64__ /* emulated */
-#define DOT(sum, w, row, lane) _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four_inputs(row, lane)), w)
-#else /* with the intrinsic, gcc copies sums between registers in the inner loop */
-#define DOT(sum, w, row, lane)                                                                                   \
-    ({                                                                                                           \
-        __m512i result = sum, inputs = _mm512_set1_epi32(four_inputs(row, lane));                                \
-        __asm__("vpdpbusd %1, %2, %0" : "+v"(result) : "v"(w), "v"(inputs));                                     \
-        result;                                                                                                  \
-    })
+#define DOT(sum, w, row, lane) dot_bytes(sum, _mm512_set1_epi32(four_inputs(row, lane)), w)
+#define DOT_CHUNK(sum, w, row, lane) dot_bytes(sum, w, _mm512_set1_epi32(four_inputs(row, lane)))
+#define SPLAT(n) _mm512_set1_epi32(n)
+#define TIMES_128(v) _mm512_slli_epi32(v, 7)
+static inline __attribute__((always_inline)) __m512i dot_bytes(__m512i sum, __m512i positive, __m512i any) {
+#ifdef __x86_64__ /* with the intrinsic, gcc copies sums between registers in the inner loop */
+    __asm__("vpdpbusd %1, %2, %0" : "+v"(sum) : "v"(any), "v"(positive));
+    return sum;
+#else /* emulated */
+    return _mm512_dpbusd_epi32(sum, positive, any);
 #endif
+}
 
 #elif defined(__AVX2__)
 typedef __m256i Vector;
@@ -63,10 +70,13 @@ typedef const int8_t *Row16;
 #define STORE(p, v) _mm256_storeu_si256((__m256i *)(p), v)
 #define WEIGHTS(p) LOAD(p)
 #define ROW(p) (p)
+#define SPLAT(n) _mm256_set1_epi32(n)
+#define TIMES_128(v) _mm256_slli_epi32(v, 7)
 #if defined(__AVXVNNI__)
 #define INSTRUCTIONS "AVX VNNI"
 enum { CHANNELS = 8, ZERO_POINT = 128, BLOCK_ROWS = 4, BLOCK_PANELS = 1, NARROW_ROWS = 2, WIDE_PANELS = 2 };
 #define DOT(sum, w, row, lane) _mm256_dpbusd_avx_epi32(sum, _mm256_set1_epi32(four_inputs(row, lane)), w)
+#define DOT_CHUNK(sum, w, row, lane) _mm256_dpbusd_avx_epi32(sum, w, _mm256_set1_epi32(four_inputs(row, lane)))
 #else
 #define INSTRUCTIONS "AVX2"
 enum { CHANNELS = 8, ZERO_POINT = 0, BLOCK_ROWS = 4, BLOCK_PANELS = 1, NARROW_ROWS = 1, WIDE_PANELS = 2 };
@@ -98,6 +108,9 @@ typedef const int8_t *Row16;
 #define WEIGHTS(p) wasm_v128_load(p)
 #define ROW(p) (p)
 #define DOT(sum, w, row, lane) wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, wasm_v128_load32_splat((row) + 4 * (lane)), sum)
+#define DOT_CHUNK(sum, w, row, lane) wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat((row) + 4 * (lane)), w, sum)
+#define SPLAT(n) wasm_i32x4_splat(n)
+#define TIMES_128(v) wasm_i32x4_shl(v, 7)
 
 #elif defined(__wasm_simd128__)
 #define INSTRUCTIONS "WebAssembly SIMD"
@@ -109,6 +122,10 @@ typedef const int8_t *Row16;
 #define STORE(p, v) store_sums(p, v)
 #define WEIGHTS(p) wasm_v128_load(p)
 #define ROW(p) (p)
+#define SPLAT(n) load_sums((const int32_t[]){n, n, n, n})
+#define TIMES_128(v) ((Vector){wasm_i32x4_shl((v).low, 7), wasm_i32x4_shl((v).high, 7)})
+#define DOT(sum, w, row, lane) \
+    dot_wasm(sum, w, w, wasm_v128_load32_splat((row) + 4 * (lane)), wasm_i32x4_const_splat(0))
 #define DOT_TWO(sum, w, next, row, lane) \
     dot_wasm(sum, w, next, wasm_v128_load32_splat((row) + 4 * (lane)), wasm_v128_load32_splat((row) + 4 * (lane) + 4))
 static inline Vector load_sums(const int32_t *p) {
@@ -136,10 +153,16 @@ typedef const int8_t *Row16;
 #define STORE(p, v) (*(p) = (v))
 #define WEIGHTS(p) (p)
 #define ROW(p) (p)
+#define SPLAT(n) (n)
+#define TIMES_128(v) ((v) * 128)
 #define DOT(sum, w, row, lane) dot_portable(sum, w, (row) + 4 * (lane))
 static inline int32_t dot_portable(int32_t sum, const int8_t *w, const int8_t *x) {
     return sum + w[0] * x[0] + w[1] * x[1] + w[2] * x[2] + w[3] * x[3];
 }
+#endif
+
+#ifndef DOT_CHUNK
+#define DOT_CHUNK DOT
 #endif
 
 enum { VECTORS = PANEL / CHANNELS, MOST_PANELS = WIDE_PANELS > BLOCK_PANELS ? WIDE_PANELS : BLOCK_PANELS,

@@ -7,6 +7,11 @@
  * Activations may have two parts, which are two rows here: integers, and integers of their rounding errors, with a scale
  * 254 times as small. The products are then as precise as those of 16-bit activations.
  *
+ * In language models, whose activations have outliers, weights and activations have a scale for each CHUNK of inputs. The
+ * LARGE_GROUPS groups of four activations of a chunk with the largest magnitudes are integers of 16 bits: their low bytes
+ * are among those of all others, and their high bytes are multiplied before these. ZERO_POINT is added to the weights here,
+ * so what is to be subtracted from the sums is one number for each row and chunk, whatever its large groups are.
+ *
  * Blocking: the sums of a block of a few rows and panels stay in registers over all inputs. There are enough of them to
  * hide the latency of the instructions, and each load of weights or activations serves several products. All rows use a
  * panel before the next one is read, so weights are read from memory once; meanwhile, the next panels are prefetched.
@@ -48,111 +53,180 @@ typedef int32_t Ints __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 /* How the sums of a block become its outputs `y`: scales of the rows, scales and biases of the channels, and the number, 0
  * or -INFINITY, below which outputs are replaced by 0.
  */
-typedef struct { const float *x_scale, *scale, *bias; float lowest, *y; int y_stride; } Outputs;
+typedef struct { const float *x_scale, *scale, *bias; int bias_stride; float lowest, *y; int y_stride; } Outputs;
 
-/* Write the outputs of R rows and P panels. */
-INLINE void write_outputs(const int R, const int P, int32_t sums[][MOST_PANELS * PANEL], const Outputs *outputs) {
+/* Write the outputs of R rows and P panels. If `chunked`, a constant, the scales of the rows are in Chunks, and each row has
+ * a row of biases: the sums of the chunks before.
+ */
+INLINE void write_outputs(const int chunked, const int R, const int P, int32_t sums[][MOST_PANELS * PANEL],
+                          const Outputs *outputs) {
+    const int next = chunked ? sizeof(Chunk) / sizeof(float) : 1;
     UNROLL for (int c = 0; c < P * PANEL; c += LANES) {
         Floats scale = *(const Floats *)(outputs->scale + c), bias = *(const Floats *)(outputs->bias + c);
         UNROLL for (int r = 0; r < R; r++) {
             Floats value = __builtin_convertvector(*(const Ints *)(sums[r] + c), Floats);
-            value = IN_ORDER(value * scale) * outputs->x_scale[r] + bias;
-            value = (Floats)((Ints)value & ~(Ints)(value < outputs->lowest));
+            if (chunked) bias = *(const Floats *)(outputs->bias + (size_t)r * outputs->bias_stride + c);
+            value = IN_ORDER(value * scale) * outputs->x_scale[r * next] + bias;
+            if (!chunked) value = (Floats)((Ints)value & ~(Ints)(value < outputs->lowest));
             *(Floats *)(outputs->y + (size_t)r * outputs->y_stride + c) = value;
         }
     }
 }
 
 /* The weights of adjacent panels, and what to prefetch while they are used: `ahead` and, after every 16 inputs (with
- * tiles, 64), the next `step` bytes.
+ * tiles, 64), the next `step` bytes. `scales` is the number of scales of a chunk.
  */
-typedef struct { const int8_t *weight; const int32_t *start; int padded_in; const int8_t *ahead; int step; } Panels;
+typedef struct { const int8_t *weight; const int32_t *start; int padded_in, scales; const int8_t *ahead; int step; } Panels;
 
-/* Outputs of R rows and P panels; both are constants, and the compiler unrolls the loops over them. */
-INLINE void dot_block(const int R, const int P, const int8_t *x, Panels panels, const Outputs *outputs) {
+/* Rows of activations: their integers and, in language models, their chunks, those of the same inputs one after the other:
+ * `next` is their number.
+ */
+typedef struct { const int8_t *q; const Chunk *chunks; int next; } Rows;
+
+/* From the outputs of a chunk to those of the next one, whose sums are added. */
+INLINE void next_chunk(Rows *x, const Panels *panels, Outputs *outputs) {
+    x->chunks += x->next;
+    outputs->x_scale = &x->chunks->scale, outputs->scale += panels->scales;
+    outputs->bias = outputs->y, outputs->bias_stride = outputs->y_stride;
+}
+
+static inline int count_chunks(int padded_in) { return (padded_in + CHUNK - 1) / CHUNK; }
+
+/* What the sums of a row and P panels start with in a chunk: with the products of the high bytes. */
+INLINE void start_chunk(const int P, const Chunk *chunk, const int8_t *weight, int K, Vector *sum) {
+    const int V = P * VECTORS;
+    Row16 high = ROW(chunk->high[0]);
+    UNROLL for (int v = 0; v < V; v++) sum[v] = SPLAT(chunk->start);
+#define LARGE_GROUP(i)                                                                                               \
+    {                                                                                                                \
+        const int8_t *four = weight + chunk->offset[i];                                                              \
+        UNROLL for (int v = 0; v < V; v++) {                                                                         \
+            Weights w = WEIGHTS(four + (size_t)(v / VECTORS) * PANEL * K + v % VECTORS * CHANNELS * 4);              \
+            sum[v] = DOT_CHUNK(sum[v], w, high, i);                                                                  \
+        }                                                                                                            \
+    }
+    LARGE_GROUP(0)
+    LARGE_GROUP(1)
+    LARGE_GROUP(2)
+    LARGE_GROUP(3)
+#undef LARGE_GROUP
+    UNROLL for (int v = 0; v < V; v++) sum[v] = TIMES_128(sum[v]);
+}
+
+/* Outputs of R rows and P panels; these and `chunked` are constants, and the compiler unrolls the loops over them. */
+INLINE void dot_block(const int chunked, const int R, const int P, Rows x, Panels panels, Outputs outputs) {
     const int K = panels.padded_in, V = P * VECTORS;
-    Vector sum[BLOCK_ROWS][MOST_PANELS * VECTORS];
-    UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int v = 0; v < V; v++) sum[r][v] = LOAD(panels.start + v * CHANNELS);
-    for (int k = 0; k < K; k += 16, panels.weight += 16 * PANEL, panels.ahead += panels.step) {
-        UNROLL for (int i = 0; i < P; i++) __builtin_prefetch(panels.ahead + i * LINE);
-        if (panels.step > P * LINE)
-            UNROLL for (int i = P; i < 4 * P; i++) __builtin_prefetch(panels.ahead + i * LINE);
-        Row16 row[BLOCK_ROWS];
-        UNROLL for (int r = 0; r < R; r++) row[r] = ROW(x + (size_t)r * K + k);
+    const int8_t *weight = panels.weight;
+    for (int k = 0, end; k < K; next_chunk(&x, &panels, &outputs)) {
+        Vector sum[BLOCK_ROWS][MOST_PANELS * VECTORS];
+        UNROLL for (int r = 0; r < R; r++) {
+            if (chunked) start_chunk(P, x.chunks + r, weight, K, sum[r]);
+            else UNROLL for (int v = 0; v < V; v++) sum[r][v] = LOAD(panels.start + v * CHANNELS);
+        }
+        end = chunked && K - k > CHUNK ? k + CHUNK : K;
+        for (; k < end; k += 16, panels.weight += 16 * PANEL, panels.ahead += panels.step) {
+            UNROLL for (int i = 0; i < P; i++) __builtin_prefetch(panels.ahead + i * LINE);
+            if (panels.step > P * LINE)
+                UNROLL for (int i = P; i < 4 * P; i++) __builtin_prefetch(panels.ahead + i * LINE);
+            Row16 row[BLOCK_ROWS];
+            UNROLL for (int r = 0; r < R; r++) row[r] = ROW(x.q + (size_t)r * K + k);
 #define CHANNELS_AT(v, lane) \
     WEIGHTS(panels.weight + (size_t)(v / VECTORS) * PANEL * K + (lane * PANEL + v % VECTORS * CHANNELS) * 4)
-#define FOUR_INPUTS(lane)                                                                           \
-    UNROLL for (int v = 0; v < V; v++) {                                                            \
-        Weights w = CHANNELS_AT(v, lane);                                                           \
-        UNROLL for (int r = 0; r < R; r++) sum[r][v] = DOT(sum[r][v], w, row[r], lane);             \
+#define FOUR_INPUTS(lane)                                                                                    \
+    UNROLL for (int v = 0; v < V; v++) {                                                                     \
+        Weights w = CHANNELS_AT(v, lane);                                                                    \
+        UNROLL for (int r = 0; r < R; r++)                                                                   \
+            sum[r][v] = chunked ? DOT_CHUNK(sum[r][v], w, row[r], lane) : DOT(sum[r][v], w, row[r], lane);   \
     }
-#define EIGHT_INPUTS(lane)                                                                          \
-    UNROLL for (int v = 0; v < V; v++) {                                                            \
-        Weights w = CHANNELS_AT(v, lane), next = CHANNELS_AT(v, (lane + 1));                        \
-        UNROLL for (int r = 0; r < R; r++) sum[r][v] = DOT_TWO(sum[r][v], w, next, row[r], lane);   \
+#define EIGHT_INPUTS(lane)                                                                                   \
+    UNROLL for (int v = 0; v < V; v++) {                                                                     \
+        Weights w = CHANNELS_AT(v, lane), next = CHANNELS_AT(v, (lane + 1));                                 \
+        UNROLL for (int r = 0; r < R; r++) sum[r][v] = DOT_TWO(sum[r][v], w, next, row[r], lane);            \
     }
 #ifdef DOT_TWO
-        EIGHT_INPUTS(0)
-        EIGHT_INPUTS(2)
+            EIGHT_INPUTS(0)
+            EIGHT_INPUTS(2)
 #else
-        FOUR_INPUTS(0)
-        FOUR_INPUTS(1)
-        FOUR_INPUTS(2)
-        FOUR_INPUTS(3)
+            FOUR_INPUTS(0)
+            FOUR_INPUTS(1)
+            FOUR_INPUTS(2)
+            FOUR_INPUTS(3)
 #endif
 #undef CHANNELS_AT
 #undef FOUR_INPUTS
 #undef EIGHT_INPUTS
+        }
+        int32_t sums[BLOCK_ROWS][MOST_PANELS * PANEL]; /* the compiler keeps them in registers */
+        UNROLL for (int r = 0; r < R; r++)
+            UNROLL for (int v = 0; v < V; v++) STORE(&sums[r][v * CHANNELS], sum[r][v]);
+        write_outputs(chunked, R, P, sums, &outputs);
+        if (!chunked) break;
     }
-    int32_t sums[BLOCK_ROWS][MOST_PANELS * PANEL]; /* the compiler keeps them in registers */
-    UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int v = 0; v < V; v++) STORE(&sums[r][v * CHANNELS], sum[r][v]);
-    write_outputs(R, P, sums, outputs);
 }
 
 /* The same for a number of rows that is not a constant, from 1 to `most`, which is one. */
-INLINE void dot_rows(int rows, const int most, const int P, const int8_t *x, Panels panels, const Outputs *outputs) {
-#define CASE(R) case R: if (R <= most) dot_block(R < most ? R : most, P, x, panels, outputs); break;
+INLINE void dot_rows(const int chunked, int rows, const int most, const int P, Rows x, Panels panels, Outputs outputs) {
+#define CASE(R) case R: if (R <= most) dot_block(chunked, R < most ? R : most, P, x, panels, outputs); break;
     switch (rows) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) }
 #undef CASE
 }
 
 #ifdef TILES
-/* The same for R tiles of rows. */
-INLINE void dot_tiles(const int R, const int P, const int8_t *x, Panels panels, int32_t out[][MOST_PANELS * PANEL]) {
-    const int K = panels.padded_in;
-    const int8_t *weight = panels.weight, *x2 = x + (size_t)TILE_ROWS * K;
-    _tile_loadd(0, panels.start, 0); /* the same start in all rows */
-    if (P == 2) _tile_loadd(1, panels.start + PANEL, 0);
-    if (R == 2) _tile_loadd(2, panels.start, 0);
-    if (R == 2 && P == 2) _tile_loadd(3, panels.start + PANEL, 0);
-    for (int k = 0; k < K; k += PADDING, weight += PADDING * PANEL, panels.ahead += panels.step) {
-        for (int i = 0; i < panels.step; i += LINE) __builtin_prefetch(panels.ahead + i);
-        _tile_loadd(4, x + k, K);
-        _tile_loadd(6, weight, 4 * PANEL);
-        _tile_dpbusd(0, 4, 6);
-        if (P == 2) _tile_loadd(7, weight + (size_t)PANEL * K, 4 * PANEL);
-        if (P == 2) _tile_dpbusd(1, 4, 7);
-        if (R == 2) _tile_loadd(5, x2 + k, K);
-        if (R == 2) _tile_dpbusd(2, 5, 6);
-        if (R == 2 && P == 2) _tile_dpbusd(3, 5, 7);
+/* The sums of R tiles of rows and P panels over a number of inputs; if `chunked`, `out` has what they start with. */
+INLINE void dot_tiles(const int chunked, const int R, const int P, const int8_t *x, int inputs, Panels *panels,
+                      int32_t out[][MOST_PANELS * PANEL]) {
+    const int K = panels->padded_in;
+    const int8_t *x2 = x + (size_t)TILE_ROWS * K;
+    const int32_t *start = chunked ? out[0] : panels->start, *start2 = chunked ? out[TILE_ROWS] : panels->start;
+    const size_t stride = sizeof(out[0]), start_stride = chunked ? stride : 0; /* 0: the same start in all rows */
+    _tile_loadd(0, start, start_stride);
+    if (P == 2) _tile_loadd(1, start + PANEL, start_stride);
+    if (R == 2) _tile_loadd(2, start2, start_stride);
+    if (R == 2 && P == 2) _tile_loadd(3, start2 + PANEL, start_stride);
+#define DOT_TILES(sum, x, w)                  \
+    {                                         \
+        if (chunked) _tile_dpbsud(sum, x, w); \
+        else _tile_dpbusd(sum, x, w);         \
     }
-    const size_t stride = sizeof(out[0]);
+    for (int k = 0; k < inputs; k += PADDING, panels->weight += PADDING * PANEL, panels->ahead += panels->step) {
+        for (int i = 0; i < panels->step; i += LINE) __builtin_prefetch(panels->ahead + i);
+        _tile_loadd(4, x + k, K);
+        _tile_loadd(6, panels->weight, 4 * PANEL);
+        DOT_TILES(0, 4, 6)
+        if (P == 2) _tile_loadd(7, panels->weight + (size_t)PANEL * K, 4 * PANEL);
+        if (P == 2) DOT_TILES(1, 4, 7)
+        if (R == 2) _tile_loadd(5, x2 + k, K);
+        if (R == 2) DOT_TILES(2, 5, 6)
+        if (R == 2 && P == 2) DOT_TILES(3, 5, 7)
+    }
+#undef DOT_TILES
     _tile_stored(0, &out[0][0], stride);
     if (P == 2) _tile_stored(1, &out[0][PANEL], stride);
     if (R == 2) _tile_stored(2, &out[TILE_ROWS][0], stride);
     if (R == 2 && P == 2) _tile_stored(3, &out[TILE_ROWS][PANEL], stride);
 }
 
-/* The same for a number of rows, up to two tiles, and of panels, 1 or 2, that are not constants. */
-static void dot_tile_rows(int rows, int P, const int8_t *x, Panels panels, const Outputs *outputs) {
+/* The outputs of a number of rows, up to two tiles, and of panels, 1 or 2, that are not constants. */
+INLINE void dot_tile_rows(const int chunked, int rows, int P, Rows x, Panels panels, Outputs outputs) {
+    const int K = panels.padded_in;
+    const int8_t *weight = panels.weight;
     int32_t sums[2 * TILE_ROWS][MOST_PANELS * PANEL];
-    if (rows > TILE_ROWS && P == 2) dot_tiles(2, 2, x, panels, sums);
-    else if (rows > TILE_ROWS) dot_tiles(2, 1, x, panels, sums);
-    else if (P == 2) dot_tiles(1, 2, x, panels, sums);
-    else dot_tiles(1, 1, x, panels, sums);
-    write_outputs(rows, P, sums, outputs);
+    for (int k = 0, inputs; k < K; k += inputs, next_chunk(&x, &panels, &outputs)) {
+        for (int r = 0; chunked && r < rows; r++) {
+            Vector sum[MOST_PANELS * VECTORS];
+            if (P == 2) start_chunk(2, x.chunks + r, weight, K, sum);
+            else start_chunk(1, x.chunks + r, weight, K, sum);
+            for (int v = 0; v < P * VECTORS; v++) STORE(&sums[r][v * CHANNELS], sum[v]);
+        }
+        __asm__ volatile("" ::: "memory"); /* these stores come before, which the intrinsics do not say */
+        inputs = chunked && K - k > CHUNK ? CHUNK : K - k;
+        if (rows > TILE_ROWS && P == 2) dot_tiles(chunked, 2, 2, x.q + k, inputs, &panels, sums);
+        else if (rows > TILE_ROWS) dot_tiles(chunked, 2, 1, x.q + k, inputs, &panels, sums);
+        else if (P == 2) dot_tiles(chunked, 1, 2, x.q + k, inputs, &panels, sums);
+        else dot_tiles(chunked, 1, 1, x.q + k, inputs, &panels, sums);
+        write_outputs(chunked, rows, P, sums, &outputs);
+        if (!chunked) break;
+    }
 }
 
 /* Set all eight tiles to 16 rows of 64 bytes. */
@@ -172,8 +246,8 @@ enum { TILES_FROM = INT32_MAX };
 static int tiles_allowed(void) { return 0; }
 static void configure_tiles(void) {}
 static void release_tiles(void) {}
-static void dot_tile_rows(int rows, int P, const int8_t *x, Panels panels, const Outputs *outputs) {
-    (void)rows, (void)P, (void)x, (void)panels, (void)outputs;
+INLINE void dot_tile_rows(const int chunked, int rows, int P, Rows x, Panels panels, Outputs outputs) {
+    (void)chunked, (void)rows, (void)P, (void)x, (void)panels, (void)outputs;
 }
 #endif
 
@@ -189,10 +263,11 @@ INLINE void finish_row(const int two, int i, const float *sums, const float *bia
 }
 
 /* x W^T + b of all rows for the panels `first` up to `last` (excluded); `y` points to the first panel's output in row 0. If
- * `two`, a constant, odd rows are second parts: they are added to the output of the row before.
+ * `two`, odd rows are second parts: they are added to the output of the row before. If `chunked`, the rows have chunks
+ * instead of `x_scale`, and there is no ReLU. Both are constants.
  */
-INLINE void multiply_rows(const int two, const Linear *linear, int first, int last, const int8_t *x, const float *x_scale,
-                          int rows, float *y, int y_stride, int relu) {
+INLINE void multiply_rows(const int two, const int chunked, const Linear *linear, int first, int last, Rows x,
+                          const float *x_scale, int rows, float *y, int y_stride, int relu) {
     const int K = linear->padded_in, tiles = rows >= TILES_FROM && tiles_allowed();
     const int block_panels = tiles ? 2 : rows <= NARROW_ROWS ? WIDE_PANELS : BLOCK_PANELS;
     const int block_rows = tiles ? 2 * TILE_ROWS : BLOCK_ROWS, blocks = (rows + block_rows - 1) / block_rows;
@@ -204,25 +279,26 @@ INLINE void multiply_rows(const int two, const Linear *linear, int first, int la
         const int rest = linear->width_out - p * PANEL, width = rest < P * PANEL ? rest : P * PANEL;
         const int complete = !two && width == P * PANEL;
         const float *scale = linear->scale + p * PANEL, *bias = linear->bias + p * PANEL;
-        Panels panels = {linear->weight + (size_t)p * PANEL * K, linear->start + p * PANEL, K, NULL, 0};
+        const int8_t *weight = linear->weight + (size_t)p * PANEL * K;
         const int step = tiles ? (16 * P + blocks - 1) / blocks * LINE : (blocks < 4 ? 4 * P : P) * LINE;
         size_t prefetched = 0; /* of the next panels */
         for (int b = 0, r = 0, end; b < blocks; b++, r = end) {
-            panels.step = prefetched < size ? step : 0;
-            panels.ahead = panels.weight + (panels.step ? size + prefetched : 0);
+            Panels panels = {weight, linear->start + p * PANEL, K, linear->panels * PANEL, weight, prefetched < size ? step : 0};
+            if (panels.step) panels.ahead += size + prefetched;
             prefetched += (size_t)K / (tiles ? PADDING : 16) * step;
-            Outputs outputs = {x_scale + r, scale, bias, lowest, y + (size_t)r * y_stride, y_stride};
+            Rows block = {x.q + (size_t)r * K, chunked ? x.chunks + r : NULL, x.next};
+            Outputs outputs = {chunked ? &block.chunks->scale : x_scale + r, scale, bias, 0, lowest, y + (size_t)r * y_stride, y_stride};
             if (two) outputs.bias = zeros, outputs.lowest = -INFINITY;
             float scaled[SUM_ROWS][MOST_PANELS * PANEL]; /* outputs that are not complete */
             if (!complete) outputs.y = scaled[0], outputs.y_stride = MOST_PANELS * PANEL;
             if (tiles) {
                 end = r + block_rows < rows ? r + block_rows : rows;
-                dot_tile_rows(end - r, P, x + (size_t)r * K, panels, &outputs);
+                dot_tile_rows(chunked, end - r, P, block, panels, outputs);
             } else {
                 end = (int)((int64_t)rows * (b + 1) / blocks); /* blocks of about the same size */
-                if (P == 1) dot_rows(end - r, BLOCK_ROWS, 1, x + (size_t)r * K, panels, &outputs);
-                else if (rows <= NARROW_ROWS) dot_rows(end - r, NARROW_ROWS, WIDE_PANELS, x + (size_t)r * K, panels, &outputs);
-                else dot_rows(end - r, BLOCK_ROWS, BLOCK_PANELS, x + (size_t)r * K, panels, &outputs);
+                if (P == 1) dot_rows(chunked, end - r, BLOCK_ROWS, 1, block, panels, outputs);
+                else if (rows <= NARROW_ROWS) dot_rows(chunked, end - r, NARROW_ROWS, WIDE_PANELS, block, panels, outputs);
+                else dot_rows(chunked, end - r, BLOCK_ROWS, BLOCK_PANELS, block, panels, outputs);
             }
             for (int i = r; i < end && !complete; i++)
                 finish_row(two, i, scaled[i - r], bias, lowest, width, y + (size_t)(two ? i / 2 : i) * y_stride);
@@ -235,13 +311,18 @@ INLINE void multiply_rows(const int two, const Linear *linear, int first, int la
 static __attribute__((noinline)) void multiply_one_part(const Linear *linear, int first, int last, const int8_t *x,
                                                         const float *x_scale, int count, float *y, int y_stride,
                                                         int relu) {
-    multiply_rows(0, linear, first, last, x, x_scale, count, y, y_stride, relu);
+    multiply_rows(0, 0, linear, first, last, (Rows){x, NULL, 0}, x_scale, count, y, y_stride, relu);
 }
 
 static __attribute__((noinline)) void multiply_two_parts(const Linear *linear, int first, int last, const int8_t *x,
                                                          const float *x_scale, int count, float *y, int y_stride,
                                                          int relu) {
-    multiply_rows(1, linear, first, last, x, x_scale, 2 * count, y, y_stride, relu);
+    multiply_rows(1, 0, linear, first, last, (Rows){x, NULL, 0}, x_scale, 2 * count, y, y_stride, relu);
+}
+
+static __attribute__((noinline)) void multiply_chunks(const Linear *linear, int first, int last, Rows x, int count,
+                                                      float *y, int y_stride) {
+    multiply_rows(0, 1, linear, first, last, x, NULL, count, y, y_stride, 0);
 }
 
 /* The same for `count` rows of 1 or 2 parts. */
@@ -251,7 +332,7 @@ static void multiply_panels(const Linear *linear, int first, int last, const int
     else multiply_one_part(linear, first, last, x, x_scale, count, y, y_stride, relu);
 }
 
-/* The quantised weight of input k and output channel n. */
+/* The quantised weight of input k and output channel n, to which ZERO_POINT is added in language models. */
 static inline int8_t weight_at(const Linear *linear, int n, int k) {
     return linear->weight[(size_t)(n / PANEL) * PANEL * linear->padded_in + (k / 4 * PANEL + n % PANEL) * 4 + k % 4];
 }
@@ -368,4 +449,55 @@ static void quantise_two_parts(const float *restrict x, int width, int padded, i
     memset(q + width, 0, padded - width);
     memset(q + padded + width, 0, padded - width);
     scale[0] = largest / 127, scale[1] = largest / (127 * 254);
+}
+
+/* Quantise one row in chunks, each of which is `next` after the one before: x is about q times the scale of its chunk. In
+ * all groups but the large ones, q is in -127..127; what these have decides the scale only beyond 16 bits.
+ */
+static void quantise_chunks(const float *restrict x, int width, int padded, int8_t *restrict q, Chunk *chunk, int next) {
+    enum { GROUPS = CHUNK / 4, NUMBERS = 128 }; /* the last bits of a group's magnitude are replaced by its number, below 128 */
+    for (int begin = 0; begin < padded; begin += CHUNK, x += CHUNK, q += CHUNK, chunk += next) {
+        int inputs = padded - begin < CHUNK ? padded - begin : CHUNK, rest = width - begin, total = 0;
+        float copy[CHUNK];
+        const float *part = x;
+        if (rest < CHUNK) {
+            memcpy(copy, x, rest * sizeof(float)), memset(copy + rest, 0, (CHUNK - rest) * sizeof(float));
+            part = copy;
+        }
+        float largest[GROUPS];
+        int32_t magnitudes[GROUPS], top[LARGE_GROUPS + 1];
+        for (int g = 0; g < GROUPS; g++) { /* positive floats are in the order of their bits */
+            float a = fabsf(part[4 * g]), b = fabsf(part[4 * g + 1]), c = fabsf(part[4 * g + 2]), d = fabsf(part[4 * g + 3]);
+            a = a > b ? a : b, c = c > d ? c : d, a = a > c ? a : c;
+            union { float f; int32_t i; } bits = {a};
+            largest[g] = a, magnitudes[g] = (bits.i & -NUMBERS) | g;
+        }
+        for (int g = inputs / 4; g < GROUPS; g++) magnitudes[g] = -1;
+        for (int i = 0; i <= LARGE_GROUPS; i++) { /* no two magnitudes are equal */
+            int32_t before = i ? top[i - 1] : INT32_MAX;
+            top[i] = -1;
+            for (int g = 0; g < GROUPS; g++) {
+                int32_t magnitude = magnitudes[g] < before ? magnitudes[g] : -1;
+                top[i] = magnitude > top[i] ? magnitude : top[i];
+            }
+        }
+        float limit = largest[top[LARGE_GROUPS] % NUMBERS], least = largest[top[0] % NUMBERS] / 128;
+        limit = limit > least ? limit : least;
+        float inverse = limit > 0 ? 127 / limit : 0;
+        for (int k = 0; k < inputs; k++) {
+            int number = (int)rintf(part[k] * inverse);
+            q[k] = (int8_t)number;
+            total += number;
+        }
+        for (int i = 0; i < LARGE_GROUPS; i++) {
+            int g = top[i] % NUMBERS;
+            for (int k = 0; k < 4; k++) {
+                int number = (int)rintf(part[4 * g + k] * inverse), high = (number + 64) >> 7;
+                chunk->high[i][k] = (int8_t)high;
+                q[4 * g + k] = (int8_t)(number - 128 * high);
+            }
+            chunk->offset[i] = (begin / 4 + g) * 4 * PANEL;
+        }
+        chunk->scale = limit / 127, chunk->start = -(ZERO_POINT / 128) * total;
+    }
 }

@@ -6,8 +6,13 @@
  */
 
 static void embed_token(const LanguageModel *model, const Token *token, float *x) {
-    float scale = model->embedding.scale[token->token] * model->embedding_scale;
-    for (int d = 0; d < model->width; d++) x[d] = weight_at(&model->embedding, token->token, d) * scale;
+    const Linear *embedding = &model->embedding;
+    for (int begin = 0, end; begin < model->width; begin = end) {
+        size_t chunk = begin / CHUNK * embedding->panels * PANEL;
+        float scale = embedding->scale[chunk + token->token] * model->embedding_scale;
+        end = begin + CHUNK < model->width ? begin + CHUNK : model->width;
+        for (int d = begin; d < end; d++) x[d] = (int8_t)(weight_at(embedding, token->token, d) - ZERO_POINT) * scale;
+    }
     if (model->positions) {
         const float *encoding = model->positions + (size_t)token->position * model->width;
         for (int d = 0; d < model->width; d++) x[d] += encoding[d];
@@ -96,7 +101,7 @@ static void project(Worker part, const LanguageModel *model, const Batch *rows, 
     for (int panel = first; panel < last; panel += LOGIT_PANELS) {
         int end = panel + LOGIT_PANELS < last ? panel + LOGIT_PANELS : last, start = panel * PANEL;
         int tokens = (end * PANEL < V ? end * PANEL : V) - start;
-        multiply_panels(&model->projection, panel, end, rows->quantised, rows->scale, R, rows->parts, logits + start, V, 0);
+        multiply(&model->projection, panel, end, rows, logits + start, V, 0);
         for (int r = 0; r < R; r++) {
             const float *row = logits + (size_t)r * V + start;
             float max = max_logit[r], sum = 0, highest = -INFINITY;
@@ -149,8 +154,8 @@ static void run_tokens(Worker worker, void *arguments) {
     int D = model->width, R = batch->count, post = !model->norm_first, first, last;
     if (R <= FEW_ROWS) {
         rows.x += (size_t)worker.id * R * D;
-        rows.quantised += (size_t)worker.id * R * batch->parts * batch->scratch_size;
-        rows.scale += (size_t)worker.id * R * batch->parts;
+        rows.quantised += (size_t)worker.id * R * batch->scratch_size;
+        rows.chunks += (size_t)worker.id * R * count_chunks(batch->scratch_size);
         rows.scratch = scratch_of(worker, batch);
         between = single;
     }

@@ -16,11 +16,13 @@ from transduce.data.batch import Stream
 from transduce.fast.native import structs
 from transduce.fast.native.structs import (
     ACTIVATIONS,
+    CHUNK,
     FEW_ROWS,
     PADDING,
     TILE_ROWS,
     Batch,
     Candidate,
+    Chunk,
 )
 from transduce.fast.native.weights import ModelWeights
 from transduce.models.config import DecoderOnlyConfig
@@ -31,8 +33,6 @@ from transduce.nn.rotary_rates import RotaryRates
 
 _PREFILL_TOKENS = 128
 """Tokens of prompts that are processed at once."""
-_PARTS = 2
-"""Activations have outliers that leave few of the 255 integers to all others: in two parts, they are precise."""
 _LEAST_POSITIONS = 128
 """Positions for which memory is reserved at first."""
 Floats = npt.NDArray[np.float32]
@@ -89,7 +89,7 @@ class LanguageModelWeights(ModelWeights):
     _least_positions = _LEAST_POSITIONS
 
     def __init__(self, config: DecoderOnlyConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
-        super().__init__(config, arrays, library)
+        super().__init__(config, arrays, library, chunked=True)
         heads, embedding = config.heads, arrays["embedding.weight_VD"]
         self._rates = config.rotary_rates()
         scale = config.d_model**0.5 if config.embedding == "scaled" else 1.0
@@ -208,16 +208,15 @@ class NativeLanguageModel:
         bytes_of = {
             "x": max(rows, least) * model.width * 4, "y": rows * model.width * 4,
             "wide": rows * max(2 * model.inner_width, qkv + attended) * 4,
-            "quantised": max((rows * _PARTS + TILE_ROWS) * widest, least * _PARTS * scratch),
-            "scale": max(rows, least) * _PARTS * 4,
+            "quantised": max((rows + TILE_ROWS) * widest, least * scratch),
+            "chunks": max(rows, least) * -(-scratch // CHUNK) * sizeof(Chunk),
             "scratch": threads * scratch * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,
             "candidates": threads * rows * sizeof(Candidate),
         }  # fmt: skip
         self._buffers = {name: Block(size) for name, size in bytes_of.items()}
-        self._batch = Batch(
-            parts=_PARTS, scratch_size=scratch, **{name: buffer.address for name, buffer in self._buffers.items()}
-        )
+        addresses = {name: buffer.address for name, buffer in self._buffers.items()}
+        self._batch = Batch(scratch_size=scratch, **addresses)
         self._reserved = rows, scratch
 
 

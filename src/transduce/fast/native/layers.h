@@ -13,12 +13,20 @@ static inline float exponential(float x) {
     return p * power.f;
 }
 
-/* y = x W^T + b of the rows in batch->quantised, optionally followed by a ReLU. */
+/* x W^T + b of the rows in batch->quantised for the panels `first` up to `last`, optionally followed by a ReLU, which
+ * language models do not need here.
+ */
+static void multiply(const Linear *layer, int first, int last, const Batch *batch, float *y, int y_stride, int relu) {
+    if (batch->chunks)
+        multiply_chunks(layer, first, last, (Rows){batch->quantised, batch->chunks, batch->count}, batch->count, y, y_stride);
+    else multiply_panels(layer, first, last, batch->quantised, batch->scale, batch->count, batch->parts, y, y_stride, relu);
+}
+
+/* The same for all panels. */
 static void linear(Worker worker, const Linear *layer, const Batch *batch, float *y, int relu) {
     int first, last;
     split_work(worker, layer->panels, &first, &last);
-    multiply_panels(layer, first, last, batch->quantised, batch->scale, batch->count, batch->parts, y + first * PANEL,
-                    layer->width_out, relu);
+    multiply(layer, first, last, batch, y + first * PANEL, layer->width_out, relu);
     barrier(worker);
 }
 
@@ -106,10 +114,15 @@ static void inner_layer(Worker worker, Activation activation, const Linear *laye
 
 /* Quantise x as row r of the input of layer `next`. */
 static void quantise_input(const float *x, int r, const Linear *next, Batch *batch) {
-    int8_t *q = batch->quantised + (size_t)r * batch->parts * next->padded_in;
+    const int K = next->padded_in;
+    if (batch->chunks) {
+        quantise_chunks(x, next->width_in, K, batch->quantised + (size_t)r * K, batch->chunks + r, batch->count);
+        return;
+    }
+    int8_t *q = batch->quantised + (size_t)r * batch->parts * K;
     float *scale = batch->scale + r * batch->parts;
-    if (batch->parts == 2) quantise_two_parts(x, next->width_in, next->padded_in, q, scale);
-    else *scale = quantise_row(x, next->width_in, next->padded_in, ZERO_POINT, q);
+    if (batch->parts == 2) quantise_two_parts(x, next->width_in, K, q, scale);
+    else *scale = quantise_row(x, next->width_in, K, ZERO_POINT, q);
 }
 
 /* Quantise all rows of x as the input of layer `next`. */

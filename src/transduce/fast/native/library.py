@@ -137,7 +137,7 @@ def _multiplies(library: ctypes.CDLL) -> bool:
     content = memoryview(array("f", chain.from_iterable(weight))).cast("B")
     layer = memory.linear(RawTensor("F32", (21, 37), content), None)
     x_address, y_address = (ctypes.c_void_p(numbers.buffer_info()[0]) for numbers in (x_array, y))
-    library.apply_linear(ctypes.byref(layer), x_address, 5, y_address)
+    library.apply_linear(ctypes.byref(layer), x_address, 5, False, y_address)
     return y.tolist() == [sum(map(mul, row, weights)) for row in x for weights in weight]
 
 

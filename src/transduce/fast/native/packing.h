@@ -49,11 +49,13 @@ void EXPORT(fill_positions)(int marian, int first, int length, int width, float 
     }
 }
 
-/* Arrange a quantised row as output channel n of its panel. */
-static void pack_row(const int8_t *row, int n, int padded_in, int8_t *packed, int32_t *start) {
+/* Arrange a quantised row as output channel n of its panel. If `chunked`, ZERO_POINT is added to the weights. */
+static void pack_row(const int8_t *row, int n, int padded_in, int chunked, int8_t *packed, int32_t *start) {
     int8_t *panel = packed + (size_t)(n / PANEL) * PANEL * padded_in;
-    for (int k = 0; k < padded_in; k += 4) memcpy(panel + (k / 4 * PANEL + n % PANEL) * 4, row + k, 4);
-    for (int k = 0; k < padded_in; k++) start[n] -= ZERO_POINT * row[k];
+    for (int k = 0; k < padded_in; k++) {
+        panel[(k / 4 * PANEL + n % PANEL) * 4 + k % 4] = (int8_t)(row[k] + (chunked ? ZERO_POINT : 0));
+        start[n] -= chunked ? 0 : ZERO_POINT * row[k];
+    }
 }
 
 /* Quantise a row of weights, as `to_int8` in models/weight_tensors.py; returns its scale. Weights that are integers times
@@ -73,14 +75,24 @@ static float quantise_weights(const float *x, int width, int padded, int8_t *q) 
     return scale;
 }
 
-/* Quantise weights and arrange them in panels. `packed`, `scale` and `start` have room for all panels and hold zeros; `row`
- * is scratch space of padded_in numbers.
+/* Quantise output channel n of `channels`, with a scale for each chunk if `chunked`. */
+static void quantise_channel(const float *x, int n, int channels, int width, int padded, int chunked, int8_t *row,
+                             float *scale) {
+    int inputs = chunked ? CHUNK : padded, scales = (channels + PANEL - 1) / PANEL * PANEL;
+    for (int k = 0; k < padded; k += inputs, scale += scales) {
+        int rest = padded - k < inputs ? padded - k : inputs;
+        scale[n] = quantise_weights(x + k, width - k < rest ? width - k : rest, rest, row + k);
+    }
+}
+
+/* Quantise weights and arrange them in panels, with scales for chunks if `chunked`. `packed`, `scale` and `start` have room
+ * for all panels and hold zeros; `row` is scratch space of padded_in numbers.
  */
-void EXPORT(pack_weights)(const float *weight, int width_out, int width_in, int padded_in, int8_t *row, int8_t *packed,
-                          float *scale, int32_t *start) {
+void EXPORT(pack_weights)(const float *weight, int width_out, int width_in, int padded_in, int chunked, int8_t *row,
+                          int8_t *packed, float *scale, int32_t *start) {
     for (int n = 0; n < width_out; n++) {
-        scale[n] = quantise_weights(weight + (size_t)n * width_in, width_in, padded_in, row);
-        pack_row(row, n, padded_in, packed, start);
+        quantise_channel(weight + (size_t)n * width_in, n, width_out, width_in, padded_in, chunked, row, scale);
+        pack_row(row, n, padded_in, chunked, packed, start);
     }
 }
 
@@ -89,18 +101,18 @@ void EXPORT(pack_weights)(const float *weight, int width_out, int width_in, int 
  * because it has no weight of the largest magnitude, is quantised again. `x` is scratch space of width_in numbers.
  */
 void EXPORT(pack_int8_weights)(const int8_t *q, const float *largest, float *x, int width_out, int width_in,
-                               int padded_in, int8_t *row, int8_t *packed, float *scale, int32_t *start) {
+                               int padded_in, int chunked, int8_t *row, int8_t *packed, float *scale, int32_t *start) {
     for (int n = 0; n < width_out; n++, q += width_in) {
         int magnitude = 0;
         for (int k = 0; k < width_in; k++) magnitude = abs(q[k]) > magnitude ? abs(q[k]) : magnitude;
-        if (largest[n] > 0 && magnitude == 127) {
+        if (largest[n] > 0 && magnitude == 127 && !chunked) {
             scale[n] = largest[n] / 127;
             memcpy(row, q, width_in);
             memset(row + width_in, 0, padded_in - width_in);
         } else {
             for (int k = 0; k < width_in; k++) x[k] = (float)(q[k] * ((double)largest[n] / 127));
-            scale[n] = quantise_weights(x, width_in, padded_in, row);
+            quantise_channel(x, n, width_out, width_in, padded_in, chunked, row, scale);
         }
-        pack_row(row, n, padded_in, packed, start);
+        pack_row(row, n, padded_in, chunked, packed, start);
     }
 }

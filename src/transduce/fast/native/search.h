@@ -1,7 +1,7 @@
 /* Beam search, as in `search/beam.py`; with a beam of 1, greedy search. */
 #include "layers.h"
 
-enum { CHUNK = 64 }; /* positions whose ancestors are copied at once */
+enum { ANCESTORS = 64 }; /* positions whose ancestors are copied at once */
 
 /* ((5 + length) / 6)^alpha */
 float EXPORT(length_penalty)(float length, float alpha) { return (float)pow((5 + length) / 6, alpha); }
@@ -171,9 +171,9 @@ static void extend(Job *job, int r, const Batch *batch, int parts, int found) {
         else if (kept < W) log_prob[kept] = t < job->begin ? 0 : best[c].log_prob, tokens[kept] = token, parent[kept++] = from;
     }
     for (int w = 0; w < kept; w++) missing[w] = job->missing[parent[w]] & ~symbol_bit(job, tokens[w]);
-    for (int p = 0; p <= t; p += CHUNK) {
-        uint8_t history[MAX_BEAM][CHUNK];
-        int size = t + 1 - p < CHUNK ? t + 1 - p : CHUNK;
+    for (int p = 0; p <= t; p += ANCESTORS) {
+        uint8_t history[MAX_BEAM][ANCESTORS];
+        int size = t + 1 - p < ANCESTORS ? t + 1 - p : ANCESTORS;
         for (int w = 0; w < kept; w++) memcpy(history[w], job->ancestor + parent[w] * P + p, size);
         for (int w = 0; w < kept; w++) memcpy(job->ancestor + w * P + p, history[w], size);
     }

@@ -21,6 +21,8 @@ enum {
     ENCODER_TOKENS = 128,  /* short sources are encoded together, up to this many tokens */
     MAX_BEAM = 16,
     FEWEST_ON_GRID = 16,   /* weights of a row of which it is no coincidence that they are multiples of one number */
+    CHUNK = 320,           /* inputs of a language model's layer that have scales of their own (int8.h) */
+    LARGE_GROUPS = 4,      /* groups of four activations of a chunk that have 16 bits */
     FEW_ROWS = 2,          /* tokens up to which every worker has buffers of its own (see language_model.h) */
     BOS = 2, EOS = 3,      /* the ids below EOS are markers that no output contains */
     ANY = -1, ANY_BUT_END = -2, /* in Job.forced: no token is forced; with the second, the output may not end yet */
@@ -35,9 +37,17 @@ typedef enum { F32, F64, F16, BF16 } Real;
 typedef struct {
     int32_t width_in, padded_in, width_out, panels;
     const int8_t *weight;
-    const float *scale, *bias; /* [panels * PANEL] */
+    const float *scale, *bias; /* [panels * PANEL]; in language models, scale[chunk][panels * PANEL] */
     const int32_t *start;      /* [panels * PANEL]: what sums start with, since activations have ZERO_POINT added */
 } Linear;
+
+/* The activations of one row in a chunk, without their low bytes. */
+typedef struct {
+    int8_t high[LARGE_GROUPS][4]; /* the high bytes of the large groups */
+    float scale;
+    int32_t start;                /* what sums start with, since weights have ZERO_POINT added */
+    int32_t offset[LARGE_GROUPS]; /* of the weights of the large groups in a panel */
+} Chunk;
 
 typedef struct { int32_t width; float epsilon; const float *gain, *shift; } Norm; /* without a shift, RMSNorm */
 
@@ -112,6 +122,7 @@ typedef struct {
     float *y, *wide;            /* [count][...]: outputs of linear layers and of attention */
     int8_t *quantised;          /* [count][parts][padded_in]: inputs of the next linear layer */
     float *scale;               /* [count][parts]: scales of `quantised` */
+    Chunk *chunks;              /* in language models, instead of parts and scales: [chunk][count] */
     float *scratch;             /* [thread][scratch_size]: attention scores, or a row after its norm */
     float *logits;              /* [thread][count][LOGIT_PANELS * PANEL] */
     float *max_logit, *exp_sum; /* [thread][count]: softmax over the tokens that a thread has seen */
@@ -164,6 +175,9 @@ static const Entry entries[] = {
 #define T Linear
     STRUCT, F(width_in), F(padded_in), F(width_out), F(panels), F(weight), F(scale), F(bias), F(start),
 #undef T
+#define T Chunk
+    STRUCT, F(high), F(scale), F(start), F(offset),
+#undef T
 #define T Norm
     STRUCT, F(width), F(epsilon), F(gain), F(shift),
 #undef T
@@ -195,7 +209,7 @@ static const Entry entries[] = {
     STRUCT, F(log_prob), F(token),
 #undef T
 #define T Batch
-    STRUCT, F(count), F(parts), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(scratch),
+    STRUCT, F(count), F(parts), F(scratch_size), F(row), F(x), F(y), F(wide), F(quantised), F(scale), F(chunks), F(scratch),
     F(logits), F(max_logit), F(exp_sum), F(logit_sum), F(candidates),
 #undef T
 #define T LanguageModel
@@ -218,8 +232,8 @@ static const Entry entries[] = {
     CONSTANT(F32), CONSTANT(F64), CONSTANT(F16), CONSTANT(BF16),
     CONSTANT(RELU), CONSTANT(GELU), CONSTANT(GELU_TANH), CONSTANT(SWISH), CONSTANT(GEGLU), CONSTANT(SWIGLU),
     CONSTANT(PANEL), CONSTANT(PADDING), CONSTANT(TILE_ROWS), CONSTANT(LOGIT_PANELS), CONSTANT(ENCODER_TOKENS),
-    CONSTANT(MAX_BEAM), CONSTANT(FEWEST_ON_GRID), CONSTANT(FEW_ROWS), CONSTANT(BOS), CONSTANT(EOS), CONSTANT(ANY),
-    CONSTANT(ANY_BUT_END),
+    CONSTANT(MAX_BEAM), CONSTANT(FEWEST_ON_GRID), CONSTANT(CHUNK), CONSTANT(LARGE_GROUPS), CONSTANT(FEW_ROWS),
+    CONSTANT(BOS), CONSTANT(EOS), CONSTANT(ANY), CONSTANT(ANY_BUT_END),
     {NULL, 0, 0},
 };
 #undef F

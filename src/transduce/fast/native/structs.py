@@ -1,7 +1,7 @@
 """The structures and constants of structs.h."""
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_float, c_int32, c_void_p
+from ctypes import POINTER, c_char_p, c_float, c_int8, c_int32, c_void_p
 from itertools import count, takewhile
 
 from transduce.fast.limits import ANY, ANY_BUT_END, MAX_BEAM
@@ -9,6 +9,7 @@ from transduce.models.weights_file import FEWEST_ON_GRID
 from transduce.tokenizers.tokenizer import BOS, EOS
 
 PANEL, PADDING, TILE_ROWS, LOGIT_PANELS, ENCODER_TOKENS, FEW_ROWS = 16, 64, 16, 32, 128, 2
+CHUNK, LARGE_GROUPS = 320, 4
 
 
 class Linear(ctypes.Structure):
@@ -17,6 +18,14 @@ class Linear(ctypes.Structure):
     _fields_ = (
         ("width_in", c_int32), ("padded_in", c_int32), ("width_out", c_int32), ("panels", c_int32),
         ("weight", c_void_p), ("scale", c_void_p), ("bias", c_void_p), ("start", c_void_p),
+    )  # fmt: skip
+
+
+class Chunk(ctypes.Structure):
+    """Activations of a row, without their low bytes."""
+
+    _fields_ = (
+        ("high", c_int8 * 4 * LARGE_GROUPS), ("scale", c_float), ("start", c_int32), ("offset", c_int32 * LARGE_GROUPS),
     )  # fmt: skip
 
 
@@ -92,7 +101,7 @@ class Batch(ctypes.Structure):
     _fields_ = (
         ("count", c_int32), ("parts", c_int32), ("scratch_size", c_int32),
         *((name, c_void_p) for name in (
-            "row", "x", "y", "wide", "quantised", "scale", "scratch", "logits", "max_logit", "exp_sum", "logit_sum",
+            "row", "x", "y", "wide", "quantised", "scale", "chunks", "scratch", "logits", "max_logit", "exp_sum", "logit_sum",
             "candidates",
         )),
     )  # fmt: skip
@@ -134,6 +143,7 @@ def check_layout(library: ctypes.CDLL) -> None:
     ours: list[tuple[str, int, int]] = []
     for struct in (
         Linear,
+        Chunk,
         Norm,
         Layer,
         Model,
@@ -153,6 +163,7 @@ def check_layout(library: ctypes.CDLL) -> None:
     constants = {
         "PANEL": PANEL, "PADDING": PADDING, "TILE_ROWS": TILE_ROWS, "LOGIT_PANELS": LOGIT_PANELS,
         "ENCODER_TOKENS": ENCODER_TOKENS, "MAX_BEAM": MAX_BEAM, "FEW_ROWS": FEW_ROWS,
+        "CHUNK": CHUNK, "LARGE_GROUPS": LARGE_GROUPS,
         "FEWEST_ON_GRID": FEWEST_ON_GRID,
         "BOS": BOS, "EOS": EOS, "ANY": ANY, "ANY_BUT_END": ANY_BUT_END,
     }  # fmt: skip

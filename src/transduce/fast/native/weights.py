@@ -8,7 +8,7 @@ from ctypes import c_size_t, c_void_p
 from typing import Any
 
 from transduce.errors import ConfigError, ModelError
-from transduce.fast.native.structs import ACTIVATIONS, PADDING, PANEL, REALS, Layer, Linear, Model, Norm
+from transduce.fast.native.structs import ACTIVATIONS, CHUNK, PADDING, PANEL, REALS, Layer, Linear, Model, Norm
 from transduce.models.config import EncoderDecoderConfig, TransformerConfig
 from transduce.models.weights_file import Array, Arrays, Block, Int8Matrix, RawTensor, Shapes, concatenated, joined
 from transduce.tokenizers.tokenizer import BOS, EOS
@@ -24,8 +24,9 @@ _MOST_BYTES = 1 << 28
 class Memory:
     """Makes structures, and owns the memory that they point to."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self._library = library
+    def __init__(self, library: ctypes.CDLL, *, chunked: bool = False) -> None:
+        self._library, self._chunked = library, chunked
+        """Whether weights have scales for chunks of inputs, as in language models (int8.h)."""
         self._kept: list[Any] = []
 
     def new(self, size: int) -> int:
@@ -42,15 +43,16 @@ class Memory:
         return address
 
     def linear(self, weight: Array, bias: Array | None) -> Linear:
-        """A linear layer with quantised weights in panels; integers are taken as they are stored."""
+        """A linear layer with quantised weights in panels; integers are taken as they are stored, unless in chunks."""
         width_out, width_in = weight.shape
         require_size(max(width_out, width_in), "inputs or outputs of a layer")
         panels, padded_in = -(-width_out // PANEL), -(-width_in // PADDING) * PADDING
         rows = panels * PANEL
-        packed, scale, start = (self.new(size) for size in (rows * padded_in, 4 * rows, 4 * rows))
+        scales = -(-padded_in // CHUNK) if self._chunked else 1
+        packed, scale, start = (self.new(size) for size in (rows * padded_in, 4 * rows * scales, 4 * rows))
         padded_bias = self.new(4 * rows) if bias is None else self.floats(bias, rows)
         row = Block(padded_in)
-        sizes, addresses = (width_out, width_in, padded_in), map(c_void_p, (row.address, packed, scale, start))
+        sizes, addresses = (width_out, width_in, padded_in, self._chunked), map(c_void_p, (row.address, packed, scale, start))
         # Variables, so that memory is not freed before it is read.
         if isinstance(weight, Int8Matrix):
             largest, floats = Block(4 * width_out), Block(4 * width_in)
@@ -87,8 +89,10 @@ class ModelWeights(Memory):
     _least_positions = 1
     """Positions for which memory is reserved at first."""
 
-    def __init__(self, config: TransformerConfig, arrays: Arrays, library: ctypes.CDLL) -> None:
-        super().__init__(library)
+    def __init__(
+        self, config: TransformerConfig, arrays: Arrays, library: ctypes.CDLL, *, chunked: bool = False
+    ) -> None:
+        super().__init__(library, chunked=chunked)
         self._config, self._arrays = config, arrays
         self._length, self._lock = 0, threading.Lock()
 
