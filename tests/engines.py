@@ -103,7 +103,10 @@ Rounding = Callable[[Tensor, float], Tensor]
 
 
 def quantise_linear_layers(
-    model: nn.Module, noise: float, rounded: Rounding = quantise_rows, weights: Callable[[Tensor], Tensor] = quantise_rows
+    model: nn.Module,
+    noise: float,
+    rounded: Rounding = quantise_rows,
+    weights: Callable[[Tensor], Tensor] = quantise_rows,
 ) -> None:
     """Let all linear layers of a model multiply 8-bit integers."""
 

@@ -67,15 +67,15 @@ def same(ours: Outputs, theirs: Outputs) -> bool:
 
 
 def assert_conforms(native: Decoder, model: DecoderOnly, outputs: Callable[[Decoder], Outputs]) -> Outputs:
-    """As in engines.py: activations that are almost halfway between two integers may be rounded either way, in each output
-    on its own.
-    """
+    """As in engines.py: activations almost halfway between two integers may be rounded either way, in each output."""
     ours = outputs(native)
     torch.manual_seed(0)
     different = {(row, column) for row, own in enumerate(ours) for column in range(len(own))}
     for noise in (0.0, *ROUNDING_TIES * ATTEMPTS):
         theirs = outputs(quantised_language_model(model, noise))
-        different = {(row, column) for row, column in different if not same([[ours[row][column]]], [[theirs[row][column]]])}
+        different = {
+            (row, column) for row, column in different if not same([[ours[row][column]]], [[theirs[row][column]]])
+        }
         if not different:
             return ours
     raise AssertionError(f"outputs {different} of {ours} are not those of the definition")

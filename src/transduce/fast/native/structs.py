@@ -101,8 +101,8 @@ class Batch(ctypes.Structure):
     _fields_ = (
         ("count", c_int32), ("parts", c_int32), ("scratch_size", c_int32),
         *((name, c_void_p) for name in (
-            "row", "x", "y", "wide", "quantised", "scale", "chunks", "scratch", "logits", "max_logit", "exp_sum", "logit_sum",
-            "candidates",
+            "row", "x", "y", "wide", "quantised", "scale", "chunks", "scratch", "logits", "max_logit", "exp_sum",
+            "logit_sum", "candidates",
         )),
     )  # fmt: skip
 

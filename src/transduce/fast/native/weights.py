@@ -52,7 +52,10 @@ class Memory:
         packed, scale, start = (self.new(size) for size in (rows * padded_in, 4 * rows * scales, 4 * rows))
         padded_bias = self.new(4 * rows) if bias is None else self.floats(bias, rows)
         row = Block(padded_in)
-        sizes, addresses = (width_out, width_in, padded_in, self._chunked), map(c_void_p, (row.address, packed, scale, start))
+        sizes, addresses = (
+            (width_out, width_in, padded_in, self._chunked),
+            map(c_void_p, (row.address, packed, scale, start)),
+        )
         # Variables, so that memory is not freed before it is read.
         if isinstance(weight, Int8Matrix):
             largest, floats = Block(4 * width_out), Block(4 * width_in)
