@@ -1,11 +1,11 @@
 """Training throughput on a CPU: ours, torch.nn.Transformer and Hugging Face Marian, same sizes, same sentences.
 
-    python benchmarks/train_cpu.py [--rounds 8] [--out figures.json]
+    python benchmarks/train_cpu.py [--rounds 8] [--ours] [--precision float32] [--out figures.json]
 
 All systems take turns, one batch each, in one process, so that other load on the machine slows all of them equally.
 Only real target tokens count. All have dropout, label smoothing and fused Adam; batches hold sentences of similar
 lengths, the best case for padding, and then the same sentences in random order. Peers that are not installed are left
-out.
+out, as are all with `--ours`. With the environment variable TRANSDUCE_NATIVE=0, ours trains without compiled kernels.
 
 Ours takes the steps of `transduce train`, in float32 and, unless products in bfloat16 are slow on this CPU, with
 bfloat16 products too; the peers then run under bfloat16 autocast.
@@ -54,6 +54,8 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--preset", default="small")
+    parser.add_argument("--ours", action="store_true", help="leave out the peers")
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], help="instead of all that are fast enough")
     options = parser.parse_args()
     pairs = 20_000
     if options.smoke:
@@ -75,11 +77,16 @@ def main() -> None:
         name: [(to_device(Translate().pack(batch), torch.device("cpu")), padded(batch)) for batch in batches]
         for name, batches in (("similar lengths", similar), ("mixed lengths", mixed))
     }
-    slow = hopeless_product()
+    slow = None if options.precision else hopeless_product()
     if slow:
         print(f"bfloat16: slow on this CPU; a small product takes {slow[1].slowdown:,.0f} times as long as in float32")
     precisions = ["float32", "bfloat16"] if options.smoke or not slow else ["float32"]
-    steps = {(precision, name): step for precision in precisions for name, step in systems(recipe, precision).items()}
+    precisions = [options.precision] if options.precision else precisions
+    steps = {
+        (precision, name): step
+        for precision in precisions
+        for name, step in systems(recipe, precision, peers=not options.ours).items()
+    }
     results = {name: measure(steps, batches) for name, batches in orders.items()}
     for name, rows in results.items():
         print(f"\n{'batches of ' + name:<28}{'precision':>10}{'real target tokens/s':>22}{'ours is faster by':>20}")
@@ -96,15 +103,15 @@ def main() -> None:
     write_results(options, setting, named)
 
 
-def systems(recipe: Recipe, precision: str) -> dict[str, Step]:
+def systems(recipe: Recipe, precision: str, *, peers: bool = True) -> dict[str, Step]:
     """For each system, a function that takes one training step in this precision."""
     torch.manual_seed(SEED)
     vocabulary, smoothing = recipe.tokenizer.vocab_size, recipe.train.label_smoothing
     steps = {OURS: our_step(replace(recipe, train=replace(recipe.train, precision=precision)))}
-    peers = {"torch.nn.Transformer": TorchTransformer}
+    classes = {"torch.nn.Transformer": TorchTransformer}
     if find_spec("transformers"):
-        peers["Hugging Face Marian"] = HuggingFaceMarian
-    for name, peer_class in peers.items():
+        classes["Hugging Face Marian"] = HuggingFaceMarian
+    for name, peer_class in classes.items() if peers else ():
         steps[name] = peer_step(peer_class(recipe.model, vocabulary).train(), smoothing, half=precision == "bfloat16")
     return steps
 

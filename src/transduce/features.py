@@ -178,6 +178,8 @@ FEATURES = {
             "fastest_products": "transduce.fast.kernels.products:FastestProducts",
             "use_float8": "transduce.fast.kernels.fuse:use_float8",
             "fused_adam": "transduce.fast.kernels.adam:FusedAdam",
+            "fuse_native": "transduce.fast.native.training:fuse_native",
+            "native_adam": "transduce.fast.native.training:NativeAdam",
         },
     ),
     "inspect": Feature(

@@ -115,9 +115,10 @@ def test_two_processes_with_the_same_gradients_make_the_update_of_one(
         for number in (1, 2):
             learner.compute(parts[0])
             norm = learner.update(number, 1e-3, processes.count * parts[0].count)
-        results.append((norm, *model.parameters()))
-    for single, double in zip(*results, strict=True):
-        assert torch.equal(single, double)
+        # The gradient of the keys' bias is zero up to rounding, which Adam enlarges.
+        results.append((norm, *(x for name, x in model.named_parameters() if not name.endswith("kv.bias"))))
+    for single, double in zip(*results, strict=True):  # on a CPU, only one process has the fused Adam
+        torch.testing.assert_close(single, double, rtol=1e-5, atol=1e-6)
 
 
 def test_a_single_process_does_not_communicate() -> None:

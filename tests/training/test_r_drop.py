@@ -74,7 +74,7 @@ def test_the_loss_of_a_step_includes_the_divergence_of_two_passes(
 
     torch.manual_seed(2)
     weight_VD, losses = model.embedding.weight_VD, []
-    hidden = [model(batch) for _ in range(2)]
+    hidden = [learner.precision.worker(batch) for _ in range(2)]
     for hidden_MD in hidden:
         losses.append(F.cross_entropy(hidden_MD @ weight_VD.T, batch.labels_L, label_smoothing=0.1, reduction="sum"))
     divergence = reference_symmetric_kl(hidden[0], hidden[1], batch.labels_L, weight_VD)

@@ -29,9 +29,17 @@ from transduce.training.train_config import TrainConfig
 class Float32:
     """The weights themselves compute their gradients, in their own precision."""
 
+    fused = False
+    """Whether the worker has the fused modules of a CPU."""
+
     def __init__(self, model: Model) -> None:
         self.worker = model
         """The model that computes."""
+        if model.device.type == "cpu" and not is_sharded(model):
+            shared = {id(x): x for x in (*model.parameters(), *model.buffers())}
+            worker = copy.deepcopy(model, {id(model.low_rank): None, **shared})  # modules, not weights
+            if HOOKS["fuse_native"](worker):
+                self.worker, self.fused = worker, True
 
     def begin(self) -> None:
         """Called before every forward pass. Gradients of several batches are summed, so nothing is cleared here."""
@@ -69,6 +77,8 @@ class Bfloat16Copy(Float32):
                 module.flatten_parameters()  # cuDNN wants the weights of a layer in one piece of memory
         if model.device.type == "cuda":
             HOOKS["fuse"](self.worker)
+        elif model.device.type == "cpu":
+            self.fused = HOOKS["fuse_native"](self.worker)
 
     def begin(self) -> None:
         """Clear the copy's gradients, so that each batch writes its own without adding to earlier ones."""
@@ -264,9 +274,10 @@ class Learner:
         self.precision.worker.train()
         computing = CapturedCompute if self.captures else Compute
         self.compute = computing(self.precision, task, config.label_smoothing, config.r_drop)
-        self._fuses = (
-            self.captures and not model.low_rank and not processes.communicates and find_spec("triton") is not None
-        )
+        adam = "fused_adam" if self.captures and find_spec("triton") is not None else ""
+        adam = "native_adam" if self.precision.fused else adam
+        self._adam_hook = "" if model.low_rank or processes.communicates else adam
+        """The name of the fused Adam, if gradients are used as the worker computes them."""
         self._fused_adam: Any = None
         self._collected = False
         """Whether the weights have the gradients of the batches since the last update."""
@@ -283,7 +294,7 @@ class Learner:
         If the norm is not finite, the weights stay as they are.
         """
         if not self._collected:
-            if self._fuses:
+            if self._adam_hook:
                 return self._fused_update(number, rate, count)
             self.precision.collect()
         self._collected = False
@@ -319,7 +330,7 @@ class Learner:
 
     def _fused_update(self, number: int, rate: float, count: int) -> Tensor:
         if self._fused_adam is None:
-            self._fused_adam = HOOKS["fused_adam"](
+            self._fused_adam = HOOKS[self._adam_hook](
                 self.optimizer, list(self.precision.worker.parameters()), self._weights
             )
         return self._fused_adam.step(number, rate, 1 / count, self.clip_norm)

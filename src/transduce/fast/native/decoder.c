@@ -11,6 +11,8 @@
 #include "packing.h"
 #ifdef __wasm__
 #include "observe.h"
+#else
+#include "training.h"
 #endif
 
 /* Copy the rows of the model's projection for the tokens of a shortlist, of which there is at least one. */
