@@ -16,7 +16,7 @@ def test_the_cache_is_measured_and_emptied_of_our_files_only(transduce: Any, tmp
     assert (outcome.code, outcome.out) == (0, f"{cache}: 0 bytes\n")
     write_lines(tmp_path / "text.tsv", [f"ba bo {n}\tbo ba {n}" for n in range(30)])
     words = ["train", "--train", "text.tsv", *as_sets(TINY), "--set", "train.steps=1", "--out", "run"]
-    trained = transduce(*words, cwd=tmp_path, before=before)
+    trained = transduce(*words, cwd=tmp_path, before=f"{before}os.environ['TRANSDUCE_NATIVE'] = '0'")
     assert trained.code == 0, trained.err
     (prepared,) = cache.iterdir()
     size = sum(path.stat().st_size for path in prepared.iterdir())

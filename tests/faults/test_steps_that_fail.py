@@ -17,10 +17,10 @@ from toy_run import TINY, make_toy_pairs, write_lines
 
 from transduce.data.batch import Batch
 from transduce.errors import RunError
-from transduce.models.model import Model
 from transduce.training.api import train
 from transduce.training.learner import Compute, Learner
 from transduce.training.steps import Steps
+from transduce.training.task import Task
 
 SETTINGS = TINY | {"train.steps": 8, "train.save_every": 2, "model.dropout": 0.0, "train.precision": "float32"}
 
@@ -43,7 +43,7 @@ def assert_finite(run: Path) -> None:
 
 def inject(monkeypatch: pytest.MonkeyPatch, number: float, where: str, steps: set[int]) -> None:
     """Put this number into the loss, or into one gradient, of these steps, counted from 0."""
-    steps_so_far, plain_loss, update = count(), Model.cross_entropy, Learner.update
+    steps_so_far, plain_loss, update = count(), Task.loss, Learner.update
 
     def changed_loss(*arguments: Any) -> tuple[Tensor, Tensor]:
         loss, nll = plain_loss(*arguments)
@@ -55,7 +55,7 @@ def inject(monkeypatch: pytest.MonkeyPatch, number: float, where: str, steps: se
         return update(self, *arguments, **options)
 
     if where == "loss":
-        monkeypatch.setattr(Model, "cross_entropy", staticmethod(changed_loss))
+        monkeypatch.setattr(Task, "loss", changed_loss)
     else:
         monkeypatch.setattr(Learner, "update", changed_update)
 

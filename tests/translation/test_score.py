@@ -138,7 +138,7 @@ def test_pairs_that_do_not_match_are_refused(
 def nbest(transduce: Any, trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The n-best lists of an early checkpoint, with a blank line among the sources."""
     folder = tmp_path_factory.mktemp("nbest")
-    (folder / "in").write_text("\n".join([*lines(trained.folder / "valid.src")[:6], "", "babo"]) + "\n")
+    (folder / "in").write_text("\n".join([*lines(trained.folder / "valid.src")[:16], "", "babo"]) + "\n")
     early = trained.run / "checkpoints" / "step-20"
     outcome = transduce("translate", "-m", early, "--jsonl", "--nbest", "4", "in", "--out", "nbest.jsonl", cwd=folder)
     assert outcome.code == 0, outcome.err

@@ -106,8 +106,6 @@ def _train(
         optimizer = make_optimizer(model, config)
         with processes.main_process_first():
             progress = run.resume(model, optimizer, prepared)
-        if not config.shard:
-            processes.require_same(model.parameters())
     elapsed_before, ending = progress.elapsed, Ending(recipe, progress, display.log)
     if ending.reached() and (scores := run.finished_scores(progress.step, recipe, ending.reason)) is not None:
         return Outcome(run.path, progress.step, True, None, scores)
@@ -201,6 +199,8 @@ def _begin(
 ) -> dict[str, Any]:
     """Write the settings into the folder, start the metrics, and log what is trained; returns the run's metadata."""
     recipe, model, config = resolved.recipe, resolved.model, resolved.recipe.train
+    if not config.shard:
+        processes.require_same(model.parameters())
     if processes.is_main:
         run.begin(recipe, resolved.tokenizer)
         run.metrics.start_at(progress.step)

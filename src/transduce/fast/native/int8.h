@@ -457,7 +457,8 @@ static void quantise_two_parts(const float *restrict x, int width, int padded, i
 static void quantise_chunks(const float *restrict x, int width, int padded, int8_t *restrict q, Chunk *chunk, int next) {
     enum { GROUPS = CHUNK / 4, NUMBERS = 128 }; /* the last bits of a group's magnitude are replaced by its number, below 128 */
     for (int begin = 0; begin < padded; begin += CHUNK, x += CHUNK, q += CHUNK, chunk += next) {
-        int inputs = padded - begin < CHUNK ? padded - begin : CHUNK, rest = width - begin, total = 0;
+        int inputs = padded - begin < CHUNK ? padded - begin : CHUNK, rest = width - begin;
+        uint32_t total = 0; /* sums of what was not finite overflow */
         float copy[CHUNK];
         const float *part = x;
         if (rest < CHUNK) {
@@ -487,17 +488,17 @@ static void quantise_chunks(const float *restrict x, int width, int padded, int8
         for (int k = 0; k < inputs; k++) {
             int number = (int)rintf(part[k] * inverse);
             q[k] = (int8_t)number;
-            total += number;
+            total += (uint32_t)number;
         }
         for (int i = 0; i < LARGE_GROUPS; i++) {
             int g = top[i] % NUMBERS;
             for (int k = 0; k < 4; k++) {
-                int number = (int)rintf(part[4 * g + k] * inverse), high = (number + 64) >> 7;
+                int number = (int)rintf(part[4 * g + k] * inverse), high = (number >> 6) + 1 >> 1;
                 chunk->high[i][k] = (int8_t)high;
                 q[4 * g + k] = (int8_t)(number - 128 * high);
             }
             chunk->offset[i] = (begin / 4 + g) * 4 * PANEL;
         }
-        chunk->scale = limit / 127, chunk->start = -(ZERO_POINT / 128) * total;
+        chunk->scale = limit / 127, chunk->start = ZERO_POINT ? (int32_t)(0 - total) : 0;
     }
 }
