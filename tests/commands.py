@@ -28,12 +28,12 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def in_cache(folder: Path) -> str:
-    """Code that makes a command use this cache."""
-    return f"import os; os.environ['TRANSDUCE_CACHE'] = {str(folder)!r}\n"
+    """Code that makes a command use this cache, with the library of engine native that the tests have compiled."""
+    return f"import os; os.environ['TRANSDUCE_CACHE'] = {str(folder)!r}\n" + without_compiling()
 
 
 def without_compiling() -> str:
-    """Code that makes a command copy the library of engine native from the cache of the tests: compiling takes 3 s."""
+    """Code that makes a command copy the library of engine native from the cache of the tests: compiling takes 9 s."""
     library = load_library()
     if library is None:
         return ""

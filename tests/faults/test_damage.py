@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import in_cache
 from fault_injection import SmallRun, repetitions, train_reference_run
 
 from transduce.data import write_corpus
@@ -101,7 +102,7 @@ def test_any_damage_to_prepared_text_is_reported_with_its_path(
 
 def test_a_damaged_shard_of_a_run_is_reported_in_one_line(transduce: Any, small: SmallRun, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    own_cache = f"import os; os.environ['TRANSDUCE_CACHE'] = {str(cache)!r}"
+    own_cache = in_cache(cache)
     command = (*small.arguments, "--out", tmp_path / "run")
     assert transduce(*command, cwd=small.folder, before=own_cache).code == 0
     (shard,) = cache.glob("*/0.tgt.npy")

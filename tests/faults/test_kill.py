@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import in_cache
 from fault_injection import SmallRun, assert_intact, assert_same_result, kill_after, repetitions, train_reference_run
 
 from transduce.training.checkpoint import newest_step
@@ -23,7 +24,7 @@ def test_a_run_killed_at_random_moments_ends_in_the_same_weights(transduce: Any,
     while kills < repetitions(4, 100):
         out = small.folder / f"killed-{kills}"
         # With its own cache, data preparation is killed too.
-        own_cache = f"import os; os.environ['TRANSDUCE_CACHE'] = {str(out) + '-cache'!r}\n"
+        own_cache = in_cache(small.folder / f"cache-{kills}")
         code = -9
         while code == -9:
             before = newest_step(out / "checkpoints")
