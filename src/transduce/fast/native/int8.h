@@ -493,7 +493,7 @@ static void quantise_chunks(const float *restrict x, int width, int padded, int8
         for (int i = 0; i < LARGE_GROUPS; i++) {
             int g = top[i] % NUMBERS;
             for (int k = 0; k < 4; k++) {
-                int number = (int)rintf(part[4 * g + k] * inverse), high = (number >> 6) + 1 >> 1;
+                int number = (int)rintf(part[4 * g + k] * inverse), high = ((number >> 6) + 1) >> 1;
                 chunk->high[i][k] = (int8_t)high;
                 q[4 * g + k] = (int8_t)(number - 128 * high);
             }
