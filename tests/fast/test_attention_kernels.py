@@ -8,7 +8,7 @@ import torch
 from kernel_tensors import DEVICE, close, draw, leaves
 from torch import Tensor
 
-from transduce.fast.kernels.packed_attention import split_adjacent_heads
+from transduce.fast.adjacent_heads import empty_adjacent, split_adjacent_heads
 from transduce.nn.attention import reference
 from transduce.nn.segments import TILE, Segments, group_segments, max_groups
 
@@ -108,8 +108,6 @@ def test_groups_fill_tiles_and_never_share_a_long_segment(seed: int) -> None:
 
 
 def test_gradients_written_side_by_side_are_joined_without_a_copy() -> None:
-    from transduce.fast.kernels.segment_attention import empty_adjacent
-
     (joint,) = leaves(draw(5, 2 * (3 + 3 + 4)))
     parts = split_adjacent_heads(joint, (2, 3), (2, 3), (2, 4))
     room = empty_adjacent(*parts)

@@ -100,9 +100,9 @@ def test_linear(bias: bool) -> None:
     sites = Float8Scales(1, torch.device(DEVICE)).sites(0)
     x, weight, dy = half(40, 128, seed=1), half(160, 128, seed=2) * 0.1, half(40, 160, seed=3) * 0.01
     offset = half(160, seed=4) if bias else None
-    given = leaves(x, weight, *([offset] if bias else []))
-    y = Float8Linear.apply(given[0], given[1], given[2] if bias else None, sites)  # type: ignore[no-untyped-call]
-    gradients = torch.autograd.grad(y, given, dy)
+    inputs = leaves(x, weight, *([offset] if bias else []))
+    y = Float8Linear.apply(inputs[0], inputs[1], inputs[2] if bias else None, sites)  # type: ignore[no-untyped-call]
+    gradients = torch.autograd.grad(y, inputs, dy)
 
     def values(matrix: Tensor, site: object, dtype: torch.dtype = torch.float8_e4m3fn) -> Tensor:
         rounded = _rounded(matrix, site, dtype)  # type: ignore[arg-type]
@@ -123,18 +123,18 @@ def test_feed_forward_is_two_linear_layers(kind: str) -> None:
     from transduce.fast.kernels.float8 import Float8FeedForward, Float8Linear, Float8Scales
 
     x, inner, outer = half(40, 128, seed=1), half(160, 128, seed=2) * 0.1, half(128, 160, seed=3) * 0.1
-    given, separate = leaves(x, inner, half(160, seed=4), outer), leaves(x, inner, half(160, seed=4), outer)
+    inputs, separate = leaves(x, inner, half(160, seed=4), outer), leaves(x, inner, half(160, seed=4), outer)
     probe, scales, others = (
         half(40, 128, seed=5),
         Float8Scales(2, torch.device(DEVICE)),
         Float8Scales(2, torch.device(DEVICE)),
     )
-    y = Float8FeedForward.apply(*given, kind, (scales.sites(0), scales.sites(1)))  # type: ignore[no-untyped-call]
+    y = Float8FeedForward.apply(*inputs, kind, (scales.sites(0), scales.sites(1)))  # type: ignore[no-untyped-call]
     hidden = Float8Linear.apply(*separate[:3], others.sites(0))  # type: ignore[no-untyped-call]
     expected = Float8Linear.apply(activate(hidden * 1, kind), separate[3], None, others.sites(1))  # type: ignore[no-untyped-call]
     near(y, expected, 0.03)  # here, the activation is rounded once
     for found, wanted in zip(
-        torch.autograd.grad(y, given, probe), torch.autograd.grad(expected, separate, probe), strict=True
+        torch.autograd.grad(y, inputs, probe), torch.autograd.grad(expected, separate, probe), strict=True
     ):
         near(found, wanted, 0.1)
 
@@ -146,14 +146,14 @@ def test_loss() -> None:
     V, D = 960, 768
     hidden, weight = half(40, D, seed=1), half(V, D, seed=2) * 0.1
     labels = torch.arange(40, device=DEVICE) * 7 % V
-    given, plain = leaves(hidden, weight), leaves(hidden.float(), weight.float())
+    inputs, plain = leaves(hidden, weight), leaves(hidden.float(), weight.float())
     sites = Float8Scales(1, torch.device(DEVICE)).sites(0)
-    loss, nll = cross_entropy.smoothed_cross_entropy(given[0], labels, given[1], 0.1, float8=sites)
+    loss, nll = cross_entropy.smoothed_cross_entropy(inputs[0], labels, inputs[1], 0.1, float8=sites)
     expected, expected_nll = smoothed_cross_entropy(plain[0], labels, plain[1], 0.1)
     near(loss, expected, 0.05)
     near(nll, expected_nll, 0.05)
     assert sites.gradient.current > 0
-    for found, wanted in zip(torch.autograd.grad(loss, given), torch.autograd.grad(expected, plain), strict=True):
+    for found, wanted in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, plain), strict=True):
         near(found, wanted, 0.3)
 
 

@@ -23,7 +23,9 @@ from transduce.training.learner import Learner, make_optimizer
 from transduce.training.train_config import TrainConfig
 from transduce.translation.task import Translate
 
-pytestmark = pytest.mark.skipif(load_library() is None or torch.cuda.is_available(), reason="needs a C compiler")
+pytestmark = pytest.mark.skipif(
+    load_library() is None or torch.cuda.is_available(), reason="needs a C compiler, and no GPU"
+)
 TYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 LENGTHS = [7, 1, 70, 3, 12]
 SOURCES, TARGETS = random_sentences(LENGTHS, 23, seed=1), random_sentences([3, 9, 20, 66, 1], 23, seed=2)

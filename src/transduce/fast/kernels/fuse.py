@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transduce.fast.adjacent_heads import split_adjacent_heads
 from transduce.fast.kernels import HAS_TRITON
-from transduce.fast.kernels.packed_attention import attend_packed, split_adjacent_heads
+from transduce.fast.kernels.packed_attention import attend_packed
+from transduce.fast.sublayers import connections, last_projection
 from transduce.models.model import Model
 from transduce.nn.embedding import Embedding
 from transduce.nn.feed_forward import GATED, FeedForward
@@ -56,10 +58,8 @@ def fuse(model: Model) -> None:
         module.__class__ = _FUSED_CONNECTIONS.get(type(module), type(module))
     for module in modules:
         if isinstance(module, EncoderLayer | DecoderLayer):
-            cross_attention = [module.cross_attention] if isinstance(module, DecoderLayer) else []
-            sublayers = [module.self_attention, *cross_attention, module.feed_forward]
-            for residual, sublayer in zip(module.residuals, sublayers, strict=True):
-                last = _last_projection(sublayer)
+            for residual, sublayer in connections(module):
+                last = last_projection(sublayer)
                 if last is not None and last.bias is not None and residual.adds_bias:
                     last.__class__ = LinearWithoutBias
     for name in ("encoder_norm", "decoder_norm"):
@@ -69,7 +69,7 @@ def fuse(model: Model) -> None:
 
 def use_float8(model: Model) -> "Float8Scales":
     """Compute the products of a fused model's layers in 8 bits where gradients are computed; returns their scales."""
-    layers = [module for module in model.modules() if isinstance(module, FusedLinear | LinearWithoutBias)]
+    layers = [module for module in model.modules() if isinstance(module, FusedLinear)]
     layers = [layer for layer in layers if suits_float8(layer.weight)]
     scales = Float8Scales(len(layers) + 1, model.device)
     for number, layer in enumerate(layers):
@@ -123,10 +123,8 @@ class FusedLinear(Linear):
         return LinearRelu.apply(x_ND, self.weight, self.bias, False)
 
 
-class LinearWithoutBias(Linear):
+class LinearWithoutBias(FusedLinear):
     """The last projection of a sub-layer: the residual connection around it adds the bias."""
-
-    float8: "Sites | None" = None
 
     def forward(self, x_ND: Tensor) -> Tensor:
         if self.float8 is not None and torch.is_grad_enabled():
@@ -202,7 +200,7 @@ class FusedResidual(Residual):
         return self.norm_first or isinstance(self.norm, nn.LayerNorm)
 
     def forward(self, x: Any, sublayer: Callable[..., Tensor], *args: Any) -> Any:
-        last = _last_projection(sublayer)
+        last = last_projection(sublayer)
         bias_D = last.bias if isinstance(last, LinearWithoutBias) else None
         p = self.dropout.p if self.training else 0.0
         if self.norm_first:
@@ -259,12 +257,6 @@ def _final_norm(norm: nn.LayerNorm | nn.RMSNorm, x: Any, plain: Callable[[Tensor
 def _norm_parameters(norm: nn.LayerNorm | nn.RMSNorm) -> tuple[Tensor, Tensor | None, float]:
     assert norm.eps is not None  # only RMSNorm would allow it
     return norm.weight, norm.bias if isinstance(norm, nn.LayerNorm) else None, norm.eps
-
-
-def _last_projection(sublayer: Any) -> Linear | None:
-    """The projection that a sub-layer, or the sub-layer of a method such as `step`, ends in."""
-    module = getattr(sublayer, "__self__", sublayer)
-    return getattr(module, "out", None) or getattr(module, "outer", None)
 
 
 _ATTENTION: dict[type[nn.Module], type[nn.Module]] = {

@@ -4,9 +4,7 @@ Short segments are computed by a kernel of ours, long ones by cuDNN's or torch's
 """
 
 import math
-from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -72,31 +70,3 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, q_segments: Segments, k_segments: Se
     )
     assert isinstance(o_NHK, Tensor)
     return o_NHK[..., :d_v]
-
-
-def split_adjacent_heads(joint_ND: Tensor, *shapes: tuple[int, int]) -> tuple[Tensor, ...]:
-    """`split_heads`, whose gradient needs no copy if the gradients of the parts are adjacent in memory.
-
-    Autograd's gradient of a split copies the gradients of the parts into one matrix; the kernel for short segments
-    allocates them side by side (`empty_adjacent`).
-    """
-    return _SplitHeads.apply(joint_ND, shapes)
-
-
-class _SplitHeads(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, joint_ND: Tensor, shapes: tuple[tuple[int, int], ...]) -> tuple[Tensor, ...]:
-        parts = joint_ND.split([heads * width for heads, width in shapes], dim=1)
-        return tuple(part.view(-1, *shape) for part, shape in zip(parts, shapes, strict=True))
-
-    @staticmethod
-    def backward(ctx: Any, *parts: Tensor) -> Any:
-        first, width = parts[0], sum(part.shape[1] * part.shape[2] for part in parts)
-        expected = first.storage_offset()
-        for part in parts:
-            same_memory = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
-            rows_apart = part.stride() == (width, part.shape[2], 1)
-            if not (same_memory and rows_apart and part.storage_offset() == expected):
-                return torch.cat([part.flatten(1) for part in parts], dim=1), None
-            expected += part.shape[1] * part.shape[2]
-        return first.as_strided((len(first), width), (width, 1)), None

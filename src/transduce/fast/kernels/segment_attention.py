@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from transduce.fast.adjacent_heads import empty_adjacent
 from transduce.fast.kernels.common import programs_for
 from transduce.nn.segments import TILE, Segments
 
@@ -246,17 +247,3 @@ def _sizes(q: Tensor, v: Tensor, causal: bool, registers: int) -> dict[str, Any]
     shapes = {"D_K": d_k, "D_K2": d_k2, "D_V": d_v, "D_V2": d_v2, "HEADS": H, "SHARED": H // v.shape[1], "TILE": TILE}
     limit = {"maxnreg": registers} if max(d_k2, d_v2) <= 64 else {}
     return {"CAUSAL": causal, **shapes, "num_warps": 4, "num_stages": 1, **limit}
-
-
-def empty_adjacent(*parts_NHK: Tensor) -> list[Tensor]:
-    """Uninitialised gradients; those of parts that were split from one projection are adjacent in memory."""
-    gradients: list[Tensor] = []
-    neighbours: list[Tensor] = []
-    for part, following in zip(parts_NHK, [*parts_NHK[1:], None], strict=True):
-        neighbours.append(part)
-        if following is None or following.untyped_storage().data_ptr() != part.untyped_storage().data_ptr():
-            widths = [x.shape[1] * x.shape[2] for x in neighbours]
-            columns = part.new_empty(len(part), sum(widths)).split(widths, dim=1)
-            gradients += [c.view(x.shape) for c, x in zip(columns, neighbours, strict=True)]
-            neighbours = []
-    return gradients

@@ -51,7 +51,7 @@ static inline uint16_t narrow(float x) { /* to the nearest, ties to even */
     return (wide.i + 0x7fff + (wide.i >> 16 & 1)) >> 16;
 }
 
-/* n numbers from `start` on: where they are or, if they are bfloat16, as floats in `copy`. */
+/* A pointer to n numbers from `start` on: in place, or converted to floats in `copy` if they are bfloat16. */
 static const float *read_row(const void *x, size_t start, int n, int half, float *restrict copy) {
     if (!half) return (const float *)x + start;
     const uint16_t *restrict from = (const uint16_t *)x + start;

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.fast.kernels.packed_attention import split_adjacent_heads
+from transduce.fast.adjacent_heads import empty_adjacent, split_adjacent_heads
 from transduce.fast.native.library import load_library
+from transduce.fast.sublayers import connections, last_projection
 from transduce.models.model import Model
 from transduce.nn.attention import attend, repeat_heads
 from transduce.nn.feed_forward import FeedForward
@@ -137,7 +138,7 @@ class _LinearRelu(torch.autograd.Function):
         x_ND, weight_FD, y_NF = ctx.saved_tensors
         dy_NF, (N, width) = dy_NF.contiguous(), dy_NF.shape
         partial_PF = torch.empty(_parts(N), width)
-        # With max(0, x), its gradient replaces that of the output, which the next product has computed for it alone.
+        # With max(0, x), its gradient replaces that of the output, which nothing else reads.
         _run(
             "bias_gradient", len(partial_PF), 2 * width, N, width, _is_half(dy_NF), None, y_NF, dy_NF, partial_PF,
         )  # fmt: skip
@@ -164,15 +165,7 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, do_NHK: Tensor) -> Any:
-        q_NHK, k_MHK, v_MHK = ctx.saved_tensors
-        # The gradients of parts that were split from one projection are adjacent in memory (`split_adjacent_heads`).
-        shapes = [x.shape for x in ctx.saved_tensors]
-        widths = [heads * width for _, heads, width in shapes]
-        if q_NHK.untyped_storage().data_ptr() == v_MHK.untyped_storage().data_ptr():
-            columns = q_NHK.new_empty(len(q_NHK), sum(widths)).split(widths, dim=1)
-        else:
-            columns = (torch.empty_like(q_NHK), *k_MHK.new_empty(len(k_MHK), sum(widths[1:])).split(widths[1:], dim=1))
-        gradients = [x.view(shape) for x, shape in zip(columns, shapes, strict=True)]
+        gradients = empty_adjacent(*ctx.saved_tensors)
         _attention(ctx.saved_tensors, do_NHK.contiguous(), gradients, *ctx.segments, causal=ctx.causal)
         return *gradients, None, None, None
 
@@ -268,7 +261,7 @@ class NativeResidual(Residual):
     """Bias, dropout, residual connection and norm in one pass (post-norm) or two (pre-norm)."""
 
     def forward(self, x_ND: Tensor, sublayer: Callable[..., Tensor], *args: Any) -> Tensor:
-        last = _last_projection(sublayer)
+        last = last_projection(sublayer)
         bias_D = last.bias if isinstance(last, LinearWithoutBias) else None
         p = self.dropout.p if self.training else 0.0
         norm = self.norm.weight, getattr(self.norm, "bias", None)
@@ -276,12 +269,6 @@ class NativeResidual(Residual):
             normed_ND, shortcut_ND = _Connect.apply(x_ND, None, None, *norm, 0.0, self.norm.eps)
             return _Connect.apply(shortcut_ND, sublayer(normed_ND, *args), bias_D, None, None, p, 0.0)
         return _Connect.apply(x_ND, sublayer(x_ND, *args), bias_D, *norm, p, self.norm.eps)
-
-
-def _last_projection(sublayer: Any) -> Any:
-    """The projection that a sub-layer, or the sub-layer of a method, ends in."""
-    module = getattr(sublayer, "__self__", sublayer)
-    return getattr(module, "out", None) or getattr(module, "outer", None)
 
 
 _FUSED: dict[type[nn.Module], type[nn.Module]] = {
@@ -303,10 +290,8 @@ def fuse_native(model: Model) -> bool:
         module.__class__ = _FUSED.get(type(module), type(module))
     for layer in modules:
         if type(layer) is EncoderLayer or type(layer) is DecoderLayer:
-            cross_attention = [layer.cross_attention] if isinstance(layer, DecoderLayer) else []
-            sublayers = [layer.self_attention, *cross_attention, layer.feed_forward]
-            for residual, sublayer in zip(layer.residuals, sublayers, strict=True):
-                last = _last_projection(sublayer)
+            for residual, sublayer in connections(layer):
+                last = last_projection(sublayer)
                 if type(residual) is Residual and isinstance(residual.output_norm, nn.Identity):
                     residual.__class__ = NativeResidual
                     if isinstance(last, NativeLinear) and last.bias is not None:
