@@ -120,14 +120,15 @@ class Processes:
         """The device of this name for this process: each process of a machine has its own GPU, unless gloo is used."""
         if not (self.communicates and name.partition(":")[0] in ("auto", "cuda") and torch.cuda.is_available()):
             return pick_device(name)
-        local = int(os.environ.get("LOCAL_RANK", self.rank))
+        local, gpus = int(os.environ.get("LOCAL_RANK", self.rank)), torch.cuda.device_count()
         if _backend() == "gloo":
-            local %= torch.cuda.device_count()
-        if local >= torch.cuda.device_count():
-            raise ConfigError(
-                f"there are {torch.cuda.device_count()} GPUs for at least {local + 1} processes; "
-                "start one process per GPU (torchrun --nproc-per-node)"
-            )
+            local %= gpus
+        for process, there in self.gather([(local, gpus)]):  # all processes end, instead of waiting for one that did
+            if process >= there:
+                raise ConfigError(
+                    f"there are {there} GPUs for at least {process + 1} processes; "
+                    "start one process per GPU (torchrun --nproc-per-node)"
+                )
         torch.cuda.set_device(local)
         device = torch.device("cuda", local)
         self.all_reduce([torch.zeros(1, device=device)])  # NCCL begins at the first exchange: report its errors early
