@@ -1,5 +1,6 @@
 """CUDA graphs: a function's kernels are recorded once and then launched with one call."""
 
+import gc
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -31,6 +32,8 @@ def capture(function: Callable[[], T], after_warm_up: Callable[[], object] = lam
     # Other threads (the one that makes batches, for example) continue to use the GPU during the recording.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         output = function()
+    gc.collect()
+    gc.freeze()  # compiled kernels are many objects, which collections of garbage need not examine
 
     def replay() -> T:
         graph.replay()

@@ -158,7 +158,7 @@ class Text:
         return self.edited([edit for edit in found if self.characters[edit[0] : edit[1]] != edit[2]])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Segment(Job):
     """A sentence, or a piece of a long one: a job for an engine, and what its translation must contain."""
 

@@ -7,7 +7,6 @@ copied when hypotheses change rows: position p of hypothesis r is stored in row 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 import torch
@@ -145,14 +144,12 @@ def hypotheses(finished: Sequence[Tensor], nbest: int, begin: int = 0) -> list[l
     """The best hypotheses of each slot, without their first `begin` tokens, from `SlotBeam.finished` on the CPU."""
     tokens_AWP, length_AW, log_prob_AW, score_AW = (x.numpy() for x in finished)
     order_AW = np.argsort(-score_AW, axis=1, kind="stable")[:, :nbest]
-    slot_A1 = np.arange(len(order_AW))[:, None]
-    tokens = tokens_AWP[slot_A1, order_AW, : length_AW.max()].tolist()
-    others = (x[slot_A1, order_AW].tolist() for x in (length_AW, log_prob_AW, score_AW))
-    return [
-        [
-            Hypothesis(row[begin:length], log_prob, score)
-            for row, length, log_prob, score in zip(*group, strict=True)
-            if score > -inf
-        ]
-        for group in zip(tokens, *others, strict=True)
+    rows = (np.arange(len(order_AW))[:, None] * score_AW.shape[1] + order_AW).reshape(-1)
+    length_N, log_prob_N, score_N = (x.reshape(-1)[rows].tolist() for x in (length_AW, log_prob_AW, score_AW))
+    tokens_N = tokens_AWP.reshape(len(score_AW) * score_AW.shape[1], -1)[rows, : max(length_N)].tolist()
+    found = [
+        Hypothesis(tokens[begin:length], log_prob, score)
+        for tokens, length, log_prob, score in zip(tokens_N, length_N, log_prob_N, score_N, strict=True)
     ]
+    most, count_A = order_AW.shape[1], np.isfinite(score_AW).sum(axis=1).tolist()  # -inf, where none is, is last
+    return [found[i * most : i * most + min(count, most)] for i, count in enumerate(count_A)]

@@ -209,7 +209,7 @@ class GpuSession:
             self._slots.set_search(self._config)
             self._free = list(range(self._slots.beam.slots))
         assert self._slots
-        slots, entries, sources = [], [], []
+        begin, taken = self._slots.beam.begin, []
         while self._waiting and self._free:
             key, job, limit = self._waiting[0]
             if not self._slots.holds(len(job.tokens) + 1, limit):
@@ -217,13 +217,15 @@ class GpuSession:
             self._waiting.popleft()
             slot, job_id = self._free.pop(), next(self._engine.job_ids)
             self._running[slot] = (key, job_id)
-            slots.append(slot)
-            tags, tokens = job.tokens[: self._slots.beam.begin], job.tokens[self._slots.beam.begin :]
-            entries.append(Entry(job_id, limit, [*tags, *job.prefix], job.reserved, missing_bits(job)))
-            sources.append([*tokens, EOS])
-        if entries:
-            self._slots.enter(slots, entries, sources)
-            self._steps_left = max(self._steps_left, *(entry.limit + 1 for entry in entries))
+            taken.append((slot, job_id, job, limit))
+        if taken:
+            sources = [[*job.tokens[begin:], EOS] for _, _, job, _ in taken]
+            entries = (
+                Entry(job_id, limit, [*job.tokens[:begin], *job.prefix], job.reserved, missing_bits(job))
+                for _, job_id, job, limit in taken
+            )
+            self._slots.enter([slot for slot, *_ in taken], sources, entries)
+            self._steps_left = max(self._steps_left, *(limit + 1 for *_, limit in taken))
 
     def _copied(self) -> list[tuple[int, list[Hypothesis]]]:
         """The hypotheses that have been copied to the CPU; waits for the copies if nothing else is left to do."""

@@ -1,7 +1,8 @@
 """A batch of slots on a GPU: the state of search, the KV caches, and a step recorded as a CUDA graph."""
 
+import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -91,24 +92,31 @@ class SlotBatch:
         """Whether a job fits in a slot."""
         return source_length <= self.source_capacity and limit < self.beam.positions
 
-    def enter(self, slots: list[int], entries: list[Entry], sources: list[list[int]]) -> None:
-        """Encode these sources and start their search in these slots; a decoder-only model reads only prefixes."""
+    def enter(self, slots: list[int], sources: list[list[int]], entries: Iterable[Entry]) -> None:
+        """Encode these sources and start their search in these slots; a decoder-only model reads only prefixes.
+
+        The entries are made while the GPU encodes.
+        """
         slot_A, lengths = np.array(slots), np.array([len(source) for source in sources])
         slot_and_length = send(np.stack([slot_A, lengths]), self._device)
+        if isinstance(self.model, EncoderDecoder):
+            self._source_length_S.index_copy_(0, slot_and_length[0], slot_and_length[1].int())
+            self._encode(slot_A, lengths, sources)
+        entries = list(entries)
         self.beam.enter(slot_and_length[0], entries)
         if isinstance(self.model, DecoderOnly):
             prompts = [entry.prefix for entry in entries]
             self._prefill(self.model, slot_A, prompts)
             self.beam.begin_after(slot_and_length[0], prompts)
-            return
-        self._source_length_S.index_copy_(0, slot_and_length[0], slot_and_length[1].int())
+
+    def _encode(self, slot_A: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], sources: list[list[int]]) -> None:
         tokens = int(lengths.sum())
         capacity = max(64, 1 << (tokens - 1).bit_length())
         starts = np.cumsum(lengths) - lengths
         inputs, encode = self._encoder(capacity)
         values = np.full(len(inputs), capacity, dtype=np.int32)
         src_N, cache_row_N, offsets_B1 = self._inputs(values, capacity)
-        src_N[:tokens] = np.fromiter(chain.from_iterable(sources), np.int32, tokens)
+        struct.pack_into(f"{tokens}i", src_N, 0, *chain.from_iterable(sources))  # numpy takes twice as long
         src_N[tokens:] = PAD
         cache_row_N[:tokens] = np.arange(tokens) + np.repeat(slot_A * self.source_capacity - starts, lengths)
         cache_row_N[tokens:] = self.beam.slots * self.source_capacity
