@@ -13,15 +13,17 @@ import torch
 import triton
 from torch import Tensor
 
-from transduce.fast.gpu.beam_kernels import advance, start_slots, summarise
+from transduce.fast.gpu.beam_kernels import advance, project, start_slots
 from transduce.fast.kernels.common import early
 from transduce.fast.limits import ANY, ANY_BUT_END
 from transduce.nn.device import send
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
-_PART, _PARTS_AT_ONCE = 128, 32
-"""Tokens in a part of the vocabulary, and parts that one program summarises."""
+_PART = 128
+"""Tokens in a part of the vocabulary."""
+_FEW_ROWS, _TILES = 64, ((64, 4, 4), (128, 8, 3))
+"""Rows of a tile of logits with so few rows at most and with more, and its numbers of warps and of stages."""
 _FIELDS = 5
 """Numbers of an entry before its forced tokens."""
 
@@ -113,24 +115,28 @@ class SlotBeam:
         self.job_id_S[slot_A] = 0
         self.position_R.view(-1, self.beam)[slot_A] = 0
 
-    def advance(self, logits_RV: Tensor) -> None:
-        """Extend the hypotheses of every slot, given the float32 logits of their next tokens."""
-        (R, X), W, stride = self._best_RX.shape, self.beam, logits_RV.stride(0)
+    def advance(self, hidden_RD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> None:
+        """Extend the hypotheses of every slot, given the vectors and the projection that predict their next tokens."""
+        (R, X), D, W, V = self._best_RX.shape, hidden_RD.shape[1], self.beam, self.vocab_size
         C = 2 * W if W > 1 else 1  # at most W of 2W end with the end marker, so at least W alive ones remain
-        markers = {"PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
-        common = {"W": W, "PART": _PART, **markers, **early(logits_RV.device)}
-        summarise[(R, triton.cdiv(X, _PARTS_AT_ONCE))](
-            logits_RV, self.job_id_S, self.position_R, self.forced_SP, self.symbols_S2, self.missing_R, self._best_RX,
-            self._log_total_RX, self.vocab_size, stride, X, self.positions, PARTS_AT_ONCE=_PARTS_AT_ONCE,
-            num_warps=8, **common,
+        stride = -(-V // 16) * 16  # Triton loads several numbers at once where addresses are multiples of 16
+        logits_RV = torch.empty(R, stride, dtype=torch.float32, device=hidden_RD.device)
+        tile, warps, stages = _TILES[R > _FEW_ROWS]
+        project[(triton.cdiv(V, 2 * _PART) * 2 * triton.cdiv(R, tile),)](
+            hidden_RD.contiguous(), weight_VD, weight_VD if bias_V is None else bias_V, logits_RV, self._best_RX,
+            self._log_total_RX, R, V, stride, X, BIAS=bias_V is not None, D=D, ROWS=tile, COLUMNS=_PART, PART=_PART,
+            BLOCK=min(64, max(16, triton.next_power_of_2(D))), num_warps=warps, num_stages=stages,
+            **early(hidden_RD.device),
         )  # fmt: skip
+        markers = {"PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
         advance[(self.slots,)](
             logits_RV, self._best_RX, self._log_total_RX, self.job_id_S, self.done_S, self.position_R, self.limit_S,
             self.forced_SP, self.symbols_S2, self.missing_R, self.token_R, self.generated_RP, self.ancestor_RP,
             self.alive_R, self.finished_RP, self.finished_length_R, self.finished_log_prob_R, self.finished_score_R,
-            self.alpha_1, self.nbest_1, self.vocab_size, stride, X, self.positions,
+            self.alpha_1, self.nbest_1, V, stride, X, self.positions, W=W, PART=_PART,
             W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C), X2=triton.next_power_of_2(X),
-            P2=triton.next_power_of_2(self.positions), BEGIN=self.begin, num_warps=4, **common,
+            P2=triton.next_power_of_2(self.positions), BEGIN=self.begin, num_warps=4, **markers,
+            **early(hidden_RD.device),
         )  # fmt: skip
 
     def finished(self, slots: Sequence[int]) -> list[Tensor]:

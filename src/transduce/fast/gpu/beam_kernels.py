@@ -1,8 +1,8 @@
 """The kernels of `beam.SlotBeam`.
 
 `start_slots` initialises slots. A step is two kernels. The C best extensions of a slot are in the C parts of the
-vocabulary, counted per row, whose best tokens are best. So `summarise` reads all logits once and reduces each part to
-two numbers, and `advance` searches only the C best parts.
+vocabulary, counted per row, whose best tokens are best. So `project` reduces each part to two numbers while it computes
+the logits, and `advance` reads only those of the C best parts.
 """
 
 import triton
@@ -64,39 +64,58 @@ def _is_allowed(
 
 
 @triton.jit
-def summarise(
-    logits_RV, job_id_S, position_R, forced_SP, symbols_S2, missing_R, best_RX, log_total_RX, vocab_size, stride,
-    parts, positions, W: tl.constexpr, PART: tl.constexpr, PARTS_AT_ONCE: tl.constexpr,
-    PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr, ANY_BUT_END: tl.constexpr,
-    EARLY: tl.constexpr,
+def project(
+    hidden_RD, weight_VD, bias_V, logits_RV, best_RX, log_total_RX, rows_in_all, vocab_size, stride, parts,
+    BIAS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+    PART: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """For each part of a row: its best allowed logit, and the logarithm of its sum of exponentials."""
+    """The logits of a tile, and for each part of its rows the best logit and the log of the sum of exponentials."""
     wait_for_inputs(EARLY)
-    row = tl.program_id(0)
-    slot = row // W
-    if tl.load(job_id_S + slot) != 0:
-        first = tl.program_id(1) * PARTS_AT_ONCE
-        part = first + tl.arange(0, PARTS_AT_ONCE)
-        token = part[:, None] * PART + tl.arange(0, PART)[None, :]
-        # Rows are padded to an aligned width, `stride`: a mask with it allows loads of several logits at once.
-        logit = tl.load(logits_RV + row.to(tl.int64) * stride + token, mask=token < stride, other=float("-inf"))
-        logit = tl.where(token < vocab_size, logit, float("-inf"))
-        best = tl.max(logit, 1)
-        maximum = tl.where(part < parts, best, 0.0)
-        total = tl.sum(tl.exp(logit - maximum[:, None]), 1)
-        log_total = maximum + tl.log(tl.where(part < parts, total, 1.0))
-        forced = tl.load(forced_SP + slot * positions + tl.load(position_R + row))
-        symbol = tl.load(symbols_S2 + slot * 2)
-        end_of_symbols = symbol + tl.load(symbols_S2 + slot * 2 + 1)
-        has_symbols = (symbol < (first + PARTS_AT_ONCE) * PART) & (end_of_symbols > first * PART)
-        if (
-            (forced >= 0) | (first == 0) | has_symbols
-        ):  # the markers are in the first part; all other tokens are allowed
-            missing = tl.load(missing_R + row)
-            allowed = _is_allowed(token, forced, symbols_S2 + slot * 2, missing, PAD, UNK, BOS, EOS, ANY_BUT_END)
-            best = tl.max(tl.where(allowed, logit, float("-inf")), 1)
-        tl.store(best_RX + row * parts + part, best, mask=part < parts)
-        tl.store(log_total_RX + row * parts + part, log_total, mask=part < parts)
+    tiles = tl.cdiv(rows_in_all, ROWS)  # of two groups of tokens, whose weights stay in the cache
+    index = tl.program_id(0) % (2 * tiles)
+    tile = tl.program_id(0) // (2 * tiles) * 2 + index % 2
+    rows, token = index // 2 * ROWS + tl.arange(0, ROWS), tile * COLUMNS + tl.arange(0, COLUMNS)
+    if tile * COLUMNS < vocab_size:
+        k = tl.arange(0, BLOCK)
+        vectors = hidden_RD + (rows % rows_in_all)[:, None] * D + k[None, :]
+        weights = weight_VD + (token % vocab_size)[None, :].to(tl.int64) * D + k[:, None]
+        logit = tl.zeros((ROWS, COLUMNS), tl.float32)
+        for start in range(0, D, BLOCK):
+            x = tl.load(vectors + start, mask=(start + k < D)[None, :], other=0.0)
+            weight = tl.load(weights + start, mask=(start + k < D)[:, None], other=0.0)
+            logit = tl.dot(x, weight, logit, input_precision="ieee")
+        if BIAS:
+            logit += tl.load(bias_V + token, mask=token < vocab_size, other=0.0).to(tl.float32)[None, :]
+        logit = tl.where((token < vocab_size)[None, :], logit, float("-inf"))
+        inside = (rows < rows_in_all)[:, None]
+        tl.store(
+            logits_RV + rows[:, None].to(tl.int64) * stride + token[None, :],
+            logit,
+            mask=inside & (token < stride)[None, :],
+        )
+        logit = tl.reshape(logit, (ROWS, COLUMNS // PART, PART))
+        part = tile * (COLUMNS // PART) + tl.arange(0, COLUMNS // PART)
+        exists = (part < parts)[None, :]
+        best = tl.max(logit, 2)
+        maximum = tl.where(exists, best, 0.0)
+        total = tl.sum(tl.exp(logit - maximum[:, :, None]), 2)
+        offset = rows[:, None] * parts + part[None, :]
+        tl.store(best_RX + offset, best, mask=inside & exists)
+        tl.store(log_total_RX + offset, maximum + tl.log(tl.where(exists, total, 1.0)), mask=inside & exists)
+
+
+@triton.jit
+def _best_allowed(
+    best, at, part, logits, in_rows, vocab_size, forced, symbols, missing,
+    PART: tl.constexpr, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr,
+    ANY_BUT_END: tl.constexpr,
+):  # fmt: skip
+    """The best logits of the parts of rows, with those of the part `at` replaced by the best that are allowed."""
+    token = (at * PART + tl.arange(0, PART))[None, :]
+    logit = tl.load(logits + token, mask=in_rows & (token < vocab_size), other=float("-inf"))
+    allowed = _is_allowed(token, forced, symbols, missing[:, None], PAD, UNK, BOS, EOS, ANY_BUT_END)
+    highest = tl.max(tl.where(allowed, logit, float("-inf")), 1)
+    return tl.where((part == at)[None, :], highest[:, None], best)
 
 
 @triton.jit
@@ -128,6 +147,37 @@ def advance(
         log_sum = maximum + tl.log(tl.where(row < W, tl.sum(tl.exp(log_total - maximum[:, None]), 1), 1.0))
         gain = tl.load(alive_R + rows, mask=row < W, other=float("-inf")) - log_sum
         best = tl.load(best_RX + rows[:, None] * parts + part[None, :], mask=inside, other=float("-inf"))
+        # Only the forced token if there is one. Otherwise all tokens are allowed but markers, in the first part, and
+        # symbols, of which there are too few for three parts.
+        forced, symbols = tl.load(forced_SP + slot * positions + t), symbols_S2 + slot * 2
+        missing = tl.load(missing_R + rows, mask=row < W, other=0)
+        best = tl.where((forced >= 0) & (part != forced // PART)[None, :], float("-inf"), best)
+        own, in_rows = logits_RV + rows.to(tl.int64)[:, None] * stride, (row < W)[:, None]
+        at = tl.where(forced >= 0, forced // PART, 0)
+        best = _best_allowed(
+            best, at, part, own, in_rows, vocab_size, forced, symbols, missing, PART, PAD, UNK, BOS, EOS, ANY_BUT_END
+        )
+        count = tl.load(symbols + 1)
+        if count > 0:
+            for last in tl.static_range(2):
+                at = (tl.load(symbols) + last * (count - 1)) // PART
+                best = _best_allowed(
+                    best,
+                    at,
+                    part,
+                    own,
+                    in_rows,
+                    vocab_size,
+                    forced,
+                    symbols,
+                    missing,
+                    PART,
+                    PAD,
+                    UNK,
+                    BOS,
+                    EOS,
+                    ANY_BUT_END,
+                )
         best = tl.reshape(best + gain[:, None], (W2 * X2,))
         # The C best parts, and the log-probabilities of all tokens in them.
         choice, index = tl.arange(0, C2), tl.arange(0, W2 * X2)
@@ -139,8 +189,6 @@ def advance(
         of_row = chosen // X2
         chosen_gain = tl.sum(tl.where(of_row[:, None] == row[None, :], gain[None, :], 0.0), 1)
         token = (chosen % X2 * PART)[:, None] + tl.arange(0, PART)[None, :]
-        forced, symbols = tl.load(forced_SP + slot * positions + t), symbols_S2 + slot * 2
-        missing = tl.load(missing_R + rows, mask=row < W, other=0)
         chosen_missing = tl.sum(tl.where(of_row[:, None] == row[None, :], missing[None, :], 0), 1)
         logits = logits_RV + (slot * W + of_row).to(tl.int64)[:, None] * stride
         exists = (peak > float("-inf"))[:, None] & (token < vocab_size)

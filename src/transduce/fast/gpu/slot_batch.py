@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from transduce.data.batch import Stream
 from transduce.fast.gpu.beam import Entry, SlotBeam
@@ -59,12 +58,8 @@ class SlotBatch:
     """Slots with the state of search, the KV caches of all layers, and the recorded step."""
 
     def __init__(self, model: SlotModel, slots: int, beam: int, source_capacity: int, positions: int) -> None:
-        weight_VD = model.output_weight_VD
         self.model, self.source_capacity = model, source_capacity
-        # Matrix products with an odd number of columns are several times slower, and so are loads of their rows by
-        # kernels of Triton, which takes addresses as aligned if they are multiples of 16.
-        padding = -len(weight_VD) % 16
-        self._output_VD = F.pad(weight_VD, (0, 0, 0, padding)) if padding else weight_VD
+        self._projection = (weight_VD, _) = model.output_weight_VD.contiguous(), model.output_bias_V
         self._device, cuda = weight_VD.device, weight_VD.is_cuda
         model.reserve(max(source_capacity, positions) if model.longest is None else 1)
         self.beam = SlotBeam(slots, beam, positions, model.vocab_size, self._device, begin_of(model))
@@ -163,16 +158,8 @@ class SlotBatch:
     def _compute_step(self) -> None:
         beam = self.beam
         hidden_RD = self.model.decode(beam.token_R, beam.position_R, self._caches)
-        beam.advance(self._logits(hidden_RD))
+        beam.advance(hidden_RD, *self._projection)
         self._done_S.copy_(beam.done_S, non_blocking=True)
-
-    def _logits(self, hidden_RD: Tensor) -> Tensor:
-        """The logits in float32, for inputs of any precision."""
-        if hidden_RD.dtype == torch.float32:
-            return self.model.logits(hidden_RD)
-        logits_RV = torch.mm(hidden_RD, self._output_VD.t(), out_dtype=torch.float32)[:, : self.model.vocab_size]
-        bias_V = self.model.output_bias_V
-        return logits_RV if bias_V is None else logits_RV + bias_V
 
     def _encoder(self, tokens: int) -> tuple[Tensor, Callable[[], None]]:
         """A fixed input buffer for this many tokens, and the recorded encoder that reads it."""
