@@ -40,7 +40,7 @@ static Linear make_layer(int width_in, int width_out) {
         scale[n] = 1 + draw(100), bias[n] = draw(1000);
         for (int k = 0; k < layer.padded_in; k++) {
             int w = n < width_out && k < width_in ? draw(255) - 127 : 0;
-            weight[(size_t)(n / PANEL) * PANEL * layer.padded_in + (k / 4 * PANEL + n % PANEL) * 4 + k % 4] = w;
+            weight[weight_index(n, k, layer.padded_in)] = w;
             start[n] -= ZERO_POINT * w;
         }
     }
@@ -53,11 +53,11 @@ static void free_layer(Linear *layer) {
 }
 
 /* Random activations, the extreme ones among them. */
-static int8_t *make_rows(const Linear *layer, int rows, int extreme) {
+static Integer *make_rows(const Linear *layer, int rows, int extreme) {
     int padded_rows = (rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-    int8_t *x = aligned_alloc(64, (size_t)padded_rows * layer->padded_in);
+    Integer *x = aligned_alloc(64, (size_t)padded_rows * layer->padded_in * sizeof(Integer));
     if (!x) abort();
-    memset(x, 77, (size_t)padded_rows * layer->padded_in);
+    memset(x, 77, (size_t)padded_rows * layer->padded_in * sizeof(Integer));
     for (int r = 0; r < rows; r++)
         for (int k = 0; k < layer->width_in; k++)
             x[(size_t)r * layer->padded_in + k] = (extreme ? (draw(2) ? 127 : -127) : draw(255) - 127) + ZERO_POINT;
@@ -69,7 +69,7 @@ static void check_products(int count) {
         int rows = i < 70 ? i + 1 : 1 + draw(70), width_in = 1 + draw(i % 5 ? 300 : 2100), width_out = 1 + draw(150);
         int relu = draw(2), stride = width_out + draw(5), parts = 1 + draw(2);
         Linear layer = make_layer(width_in, width_out);
-        int8_t *x = make_rows(&layer, rows * parts, i % 3 == 0);
+        Integer *x = make_rows(&layer, rows * parts, i % 3 == 0);
         float *y = malloc((size_t)rows * stride * sizeof(float)), *x_scale = malloc(rows * parts * sizeof(float));
         if (!y || !x_scale) abort();
         for (int r = 0; r < rows * parts; r++) x_scale[r] = 1 + draw(9);
@@ -85,10 +85,10 @@ static void check_products(int count) {
                     expected = layer.bias[n];
                     for (int i = r * parts; i < (r + 1) * parts; i++) {
                         int32_t sum = 0;
-                        for (int k = 0; k < width_in; k++)
-                            sum += ((uint8_t)x[(size_t)i * layer.padded_in + k] - (ZERO_POINT ? ZERO_POINT : 0)
-                                    - (!ZERO_POINT && x[(size_t)i * layer.padded_in + k] < 0 ? 256 : 0))
-                                   * weight_at(&layer, n, k);
+                        for (int k = 0; k < width_in; k++) {
+                            Integer q = x[(size_t)i * layer.padded_in + k];
+                            sum += (ZERO_POINT ? (uint8_t)q - ZERO_POINT : q) * weight_at(&layer, n, k);
+                        }
                         expected = fmaf(sum, x_scale[i] * layer.scale[n], expected);
                         magnitude = fmaxf(magnitude, fabsf(expected)); /* the second part may cancel the first */
                     }
@@ -107,7 +107,7 @@ static void check_products(int count) {
 }
 
 /* One thread's product, repeated over `copies` of the layer, which together exceed the caches. */
-typedef struct { const Linear *layers; int copies, rows, repeats; const int8_t *x; const float *x_scale; float *y; } Repeat;
+typedef struct { const Linear *layers; int copies, rows, repeats; const Integer *x; const float *x_scale; float *y; } Repeat;
 
 static void run_products(Worker worker, void *arguments) {
     const Repeat *call = arguments;
@@ -133,7 +133,7 @@ static double best_of(int threads, Task *task, void *call) {
 }
 
 /* The peak: one block of sums over and over, weights and activations in the first-level cache. */
-typedef struct { Linear layer; int8_t *x; int rows, repeats; } Peak;
+typedef struct { Linear layer; Integer *x; int rows, repeats; } Peak;
 
 static void run_peak(Worker worker, void *arguments) {
     const Peak *call = arguments;
@@ -212,7 +212,7 @@ static void time_shape(int threads, int width_in, int width_out, int rows, doubl
         memcpy(weight, pattern.weight, (size_t)pattern.panels * PANEL * pattern.padded_in);
         layers[i].weight = weight;
     }
-    int8_t *x = make_rows(&pattern, rows, 0);
+    Integer *x = make_rows(&pattern, rows, 0);
     float *y = malloc((size_t)rows * width_out * sizeof(float)), *x_scale = malloc(rows * sizeof(float));
     if (!y || !x_scale) abort();
     for (int r = 0; r < rows; r++) x_scale[r] = 1;

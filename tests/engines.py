@@ -11,13 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from transduce.data.batch import Stream
 from transduce.fast import kernels
 from transduce.fast.native.engine import NativeEngine
 from transduce.fast.native.library import load_library
 from transduce.fast.native.structs import CHUNK, LARGE_GROUPS, PADDING
 from transduce.models.decoder_only import DecoderOnly
-from transduce.models.encoder_decoder import EncoderDecoder
+from transduce.models.encoder_decoder import DecoderState, EncoderDecoder
 from transduce.models.weights_file import RawTensor
+from transduce.nn.cache import SourceKV, TensorKVCache
 from transduce.nn.linear import Linear
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Engine, Job, search_all
@@ -136,13 +138,35 @@ def quantised_language_model(model: DecoderOnly, noise: float = 0.0) -> DecoderO
     return result
 
 
-def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
-    """A copy of the model that multiplies 8-bit integers: the definition of `native`."""
+def in_bfloat16(x: Tensor) -> Tensor:
+    return x.bfloat16().float()
 
-    # Small models, which have SSRUs, have activations of two parts.
-    rounded = quantise_in_two_parts if model.config.decoder_cell == "ssru" else quantise_rows
+
+class HalfCache(TensorKVCache):
+    """A cache whose numbers are rounded to bfloat16."""
+
+    def append(self, k_RHK: Tensor, v_RHK: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        return super().append(in_bfloat16(k_RHK), in_bfloat16(v_RHK))
+
+
+def quantised(model: EncoderDecoder, noise: float = 0.0) -> EncoderDecoder:
+    """A copy of the model that multiplies 8-bit integers and keeps bfloat16 caches: the definition of `native`."""
+
+    # Small models, which have SSRUs, have activations of two parts, and float32 caches.
+    in_two_parts = model.config.decoder_cell == "ssru"
+    rounded = quantise_in_two_parts if in_two_parts else quantise_rows
 
     class QuantisedModel(EncoderDecoder):
+        def start(self, src: Stream) -> DecoderState:
+            state = super().start(src)
+            for cache in [] if in_two_parts else state.caches:
+                cache.__class__ = HalfCache
+                assert cache.source
+                cache.source = SourceKV(
+                    in_bfloat16(cache.source.k_BHSK), in_bfloat16(cache.source.v_BHSK), cache.source.mask_B11S
+                )
+            return state
+
         def logits(self, hidden_RD: Tensor) -> Tensor:
             logits_RV = (rounded(hidden_RD, noise) @ self.quantised_VD.T).float()
             return logits_RV if self.output_bias_V is None else logits_RV + self.output_bias_V

@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[1]
 OUT = ROOT / "src/transduce/web/static"
 EXPORTS = (
     *("encode", "step", "read_floats", "fill_positions", "pack_weights", "pack_int8_weights", "layout"),
-    *("instructions", "malloc", "free", "observe", "apply_floats", "zero_inputs", "process_tokens"),
+    *("instructions", "malloc", "free", "observe", "apply_floats", "zero_inputs", "process_tokens", "cross_size"),
+    "scratch_size",
 )
 FLAGS = (
     *("-target", "wasm32-wasi", "-mexec-model=reactor", "-O3", "-g0", "-s", "-Wl,--gc-sections"),

@@ -6,16 +6,22 @@ const MOST_ROWS = 32; // hypotheses in a batch: more take more memory, and are n
 const BATCH_TOKENS = 8192; // source tokens times the beam in a batch
 export const [BOS, EOS] = [2, 3];
 
+/** Activations are rounded to one 8-bit integer or, where more precision is needed, to two. */
+const partsOf = ({ settings }, reads) => (reads || settings.decoder_cell === "ssru" ? 2 : 1);
+
 /** A sentence that is being decoded: one block of the engine's memory, with the structure and its arrays. */
 class ActiveJob {
   constructor(engine, job, reads) {
     const { library, settings } = engine;
     const { beam, limit } = job;
     const [positions, sourceLength] = [limit + 1, job.tokens.length + 1];
-    const kv = settings.num_heads * (settings.d_k + settings.d_v) * settings.decoder_layers;
+    const { num_heads: heads, d_k, d_v, decoder_layers } = settings;
+    const kv = heads * (d_k + d_v) * decoder_layers;
     const ssru = settings.decoder_cell === "ssru";
+    const half = partsOf(engine, reads) === 1; // 16 bits for each number of the caches
+    const cross = decoder_layers * library.call.cross_size(heads, d_k, d_v, sourceLength, beam);
     const sizes = {
-      self_kv: ssru ? 0 : beam * positions * kv, cross_kv: sourceLength * kv, states: ssru ? 2 * beam * settings.d_model * settings.decoder_layers : 0,
+      self_kv: ssru ? 0 : Math.ceil((beam * positions * kv) / (half ? 2 : 1)), cross_kv: Math.ceil(cross / (half ? 2 : 1)), states: ssru ? 2 * beam * settings.d_model * settings.decoder_layers : 0,
       ancestor: Math.ceil((beam * positions) / 4), tokens: beam * positions, missing: beam, forced: positions, log_prob: beam,
       finished_tokens: beam * positions, finished_length: beam, finished_log_prob: beam, finished_score: beam,
       ...(reads && { head_attention: settings.num_heads * sourceLength, attention: positions * sourceLength, token_log_prob: positions, entropy: positions }),
@@ -31,7 +37,7 @@ class ActiveJob {
     }
     library.write("Job", this.address, {
       beam, positions, source_length: sourceLength, limit, nbest: job.nbest, alpha: job.length_penalty,
-      first_symbol: job.reserved?.first ?? 0, symbols: job.reserved?.count ?? 0, ...this.arrays,
+      first_symbol: job.reserved?.first ?? 0, symbols: job.reserved?.count ?? 0, half: Number(half), ...this.arrays,
     });
     const least = Math.min(job.min_length, positions);
     const forced = library.ints(this.arrays.forced, positions);
@@ -233,9 +239,9 @@ class Session {
     const { library, engine: { settings } } = this;
     const { d_model, d_ff, num_heads: heads, d_k, d_v } = settings;
     this.reserved = [rows, longest] = [Math.max(rows, this.reserved[0]), Math.max(longest, this.reserved[1])];
-    const scratch = Math.max(heads * longest, d_model);
+    const scratch = library.call.scratch_size(d_model, heads, d_k, d_v, longest);
     const width = Math.max(d_model, heads * d_v);
-    const parts = this.reads || settings.decoder_cell === "ssru" ? 2 : 1;
+    const parts = partsOf(this.engine, this.reads);
     const wide = Math.max(d_ff, heads * (2 * d_k + d_v), 2 * d_model);
     const quantised = (rows * parts + library.constant("TILE_ROWS")) * (Math.max(wide, width) + library.constant("PADDING"));
     const sizes = {

@@ -49,7 +49,7 @@ static void encoder_layers(Worker worker, const Model *model, int count, const i
     int H = model->heads, d_k = model->d_k, d_v = model->d_v, D = model->width, first, last;
     int qkv_width = H * (2 * d_k + d_v), base = offsets[0], post = !model->norm_first;
     const Layer *layers = model->encoder;
-    float *scores = scratch_of(worker, batch);
+    float *arranged = scratch_of(worker, batch);
     split_work(worker, count, &first, &last);
     for (int b = first; b < last; b++)
         for (int i = offsets[b]; i < offsets[b + 1]; i++)
@@ -64,13 +64,10 @@ static void encoder_layers(Worker worker, const Model *model, int count, const i
         split_work(worker, count * H, &first, &last);
         for (int i = first; i < last; i++) {
             int b = i / H, h = i % H, start = offsets[b] - base, length = offsets[b + 1] - offsets[b];
-            const float *qkv = batch->wide + (size_t)start * qkv_width, *keys = qkv + (H + h) * d_k;
-            Positions positions = {keys, qkv + 2 * H * d_k + h * d_v, qkv_width, qkv_width, 0, NULL};
-            for (int t = 0; t < length; t++) {
-                const float *q = qkv + (size_t)t * qkv_width + h * d_k;
-                float *o = batch->y + (size_t)(start + t) * H * d_v + h * d_v;
-                attend(q, &positions, length, 1, d_k, d_v, scores, o);
-            }
+            const float *qkv = batch->wide + (size_t)start * qkv_width;
+            arrange(length, d_k, d_v, qkv + (H + h) * d_k, qkv + 2 * H * d_k + h * d_v, qkv_width, arranged);
+            attend_all(qkv + h * d_k, qkv_width, length, arranged, 0, 0, length, d_k, d_v,
+                       arranged + arranged_size(length, d_k, d_v), batch->y + (size_t)start * H * d_v + h * d_v, H * d_v);
         }
         barrier(worker);
         quantise(worker, batch->y, &layer->out, batch);
@@ -84,17 +81,44 @@ static void encoder_layers(Worker worker, const Model *model, int count, const i
     }
 }
 
+/* The numbers of a job's cross-attention cache, in a layer: [source][keys, values] or, if several hypotheses read it, of each
+ * head as in attention.h.
+ */
+int EXPORT(cross_size)(int heads, int d_k, int d_v, int source_length, int beam) {
+    return heads * (beam == 1 ? source_length * (d_k + d_v) : arranged_size(source_length, d_k, d_v));
+}
+
+static void *cross_cache(const Model *model, const Job *job, int l) {
+    size_t size = EXPORT(cross_size)(model->heads, model->d_k, model->d_v, job->source_length, job->beam);
+    return (void *)number_at(job->cross_kv, l * size, job->half);
+}
+
+/* The numbers of scratch space of a worker, for texts up to a length. */
+int EXPORT(scratch_size)(int width, int heads, int d_k, int d_v, int longest) {
+    int of_queries = arranged_size(longest, d_k, d_v) + scores_size(longest, d_v), of_query = heads * longest;
+    int most = of_queries > of_query ? of_queries : of_query;
+    return most > width ? most : width;
+}
+
 /* Encode `count` sources and fill the cross-attention caches of their jobs. */
 static void encode_sources(Worker worker, const Model *model, Job **jobs, int count, const int32_t *tokens,
                            const int32_t *offsets, Batch *batch) {
-    int kv_width = model->heads * (model->d_k + model->d_v), base = offsets[0], first, last;
+    int H = model->heads, d_k = model->d_k, d_v = model->d_v, kv_width = H * (d_k + d_v), base = offsets[0], first, last;
+    float *arranged = scratch_of(worker, batch);
     encoder_layers(worker, model, count, tokens, offsets, &model->decoder[0].kv, NULL, batch);
     for (int l = 0; l < model->decoder_layers; l++) {
         linear(worker, &model->decoder[l].kv, batch, batch->wide, 0);
         split_work(worker, count, &first, &last);
         for (int b = first; b < last; b++) {
-            size_t size = (size_t)jobs[b]->source_length * kv_width;
-            memcpy(jobs[b]->cross_kv + l * size, batch->wide + (size_t)(offsets[b] - base) * kv_width, size * sizeof(float));
+            const Job *job = jobs[b];
+            int S = job->source_length, size = arranged_size(S, d_k, d_v);
+            const float *kv = batch->wide + (size_t)(offsets[b] - base) * kv_width;
+            void *cache = cross_cache(model, job, l);
+            if (job->beam == 1) write_row(cache, 0, S * kv_width, job->half, kv);
+            for (int h = 0; h < H && job->beam > 1; h++) {
+                arrange(S, d_k, d_v, kv + h * d_k, kv + H * d_k + h * d_v, kv_width, arranged);
+                write_row(cache, (size_t)h * size, size, job->half, arranged);
+            }
         }
         barrier(worker);
     }
@@ -168,13 +192,14 @@ static void self_attention(Worker worker, const Model *model, int l, Batch *batc
         const Job *job = batch->row[i / H].job;
         int row = batch->row[i / H].hypothesis, t = job->position;
         const float *qkv = batch->wide + (size_t)(i / H) * H * (2 * d_k + d_v), *q = qkv + h * d_k;
-        float *cache = job->self_kv + (size_t)l * job->beam * job->positions * kv_width + h * d_k;
-        float *new = cache + ((size_t)row * job->positions + t) * kv_width;
-        memcpy(new, qkv + (H + h) * d_k, heads * d_k * sizeof(float));
-        memcpy(new + value_offset, qkv + 2 * H * d_k + h * d_v, heads * d_v * sizeof(float));
+        size_t first_key = (size_t)l * job->beam * job->positions * kv_width + h * d_k, first_value = first_key + value_offset;
+        size_t new = ((size_t)row * job->positions + t) * kv_width;
+        write_row(job->self_kv, first_key + new, heads * d_k, job->half, qkv + (H + h) * d_k);
+        write_row(job->self_kv, first_value + new, heads * d_v, job->half, qkv + 2 * H * d_k + h * d_v);
         const uint8_t *ancestor = job->ancestor + row * job->positions; /* ancestor[t] is `row` itself */
         float *o = batch->y + (size_t)(i / H) * H * d_v + h * d_v;
-        Positions positions = {cache, cache + value_offset, kv_width, kv_width, (size_t)job->positions * kv_width, ancestor};
+        Positions positions = {number_at(job->self_kv, first_key, job->half), number_at(job->self_kv, first_value, job->half),
+                               kv_width, kv_width, (size_t)job->positions * kv_width, ancestor, job->half};
         attend(q, &positions, t + 1, heads, d_k, d_v, scores, o);
     }
     barrier(worker);
@@ -202,22 +227,32 @@ static void ssru(Worker worker, const Model *model, int l, Batch *batch) {
     }
 }
 
+/* Work is split by jobs and heads: the hypotheses of a job read the same keys and values. */
 static void cross_attention(Worker worker, const Model *model, int l, Batch *batch) {
-    int H = model->heads, d_k = model->d_k, d_v = model->d_v, kv_width = H * (d_k + d_v), first, last;
+    int H = model->heads, d_k = model->d_k, d_v = model->d_v, kv_width = H * (d_k + d_v), jobs = 0, first, last;
     float *scores = scratch_of(worker, batch);
-    split_work(worker, batch->count * H, &first, &last);
-    for (int i = first, heads; i < last; i += heads) {
-        heads = heads_at(i, last, H);
-        int h = i % H;
-        const Job *job = batch->row[i / H].job;
-        const float *q = batch->wide + (size_t)(i / H) * H * d_k + h * d_k;
-        const float *cache = job->cross_kv + (size_t)l * job->source_length * kv_width + h * d_k;
-        float *o = batch->y + (size_t)(i / H) * H * d_v + h * d_v;
-        Positions positions = {cache, cache + H * d_k - h * d_k + h * d_v, kv_width, kv_width, 0, NULL};
-        attend(q, &positions, job->source_length, heads, d_k, d_v, scores, o);
+    const Row *row = batch->row;
+    for (int r = 0; r < batch->count; r++) jobs += !r || row[r].job != row[r - 1].job;
+    split_work(worker, jobs * H, &first, &last);
+    for (int r = 0, end; r < batch->count && last > 0; r = end, first -= H, last -= H) {
+        for (end = r + 1; end < batch->count && row[end].job == row[r].job; end++);
+        const Job *job = row[r].job;
+        int h = first > 0 ? first : 0, last_head = last < H ? last : H, S = job->source_length;
+        if (h >= last_head) continue;
+        const float *q = batch->wide + ((size_t)r * H + h) * d_k;
+        const void *cache = cross_cache(model, job, l);
+        float *o = batch->y + ((size_t)r * H + h) * d_v;
+        if (job->beam > 1) {
+            for (; h < last_head; h++, q += d_k, o += d_v)
+                attend_all(q, H * d_k, end - r, cache, (size_t)h * arranged_size(S, d_k, d_v), job->half, S, d_k, d_v, scores, o,
+                           H * d_v);
+            continue;
+        }
+        Positions positions = {number_at(cache, h * d_k, job->half), number_at(cache, H * d_k + h * d_v, job->half), kv_width,
+                               kv_width, 0, NULL, job->half};
+        attend(q, &positions, S, last_head - h, d_k, d_v, scores, o);
         if (job->head_attention && l == model->alignment_layer)
-            memcpy(job->head_attention + (size_t)h * job->source_length, scores,
-                   (size_t)heads * job->source_length * sizeof(float));
+            memcpy(job->head_attention + (size_t)h * S, scores, (size_t)(last_head - h) * S * sizeof(float));
     }
     barrier(worker);
 }
@@ -301,7 +336,7 @@ void EXPORT(step)(const Model *model, Job **jobs, int count, Batch *batch, int t
 /* y = x W^T + b of float rows, for tests; if `chunked`, of a language model. */
 void EXPORT(apply_linear)(const Linear *layer, const float *x, int rows, int chunked, float *y) {
     Batch batch = {.count = rows, .parts = 1};
-    batch.quantised = malloc(((size_t)rows + TILE_ROWS) * layer->padded_in);
+    batch.quantised = malloc(((size_t)rows + TILE_ROWS) * layer->padded_in * sizeof(Integer));
     batch.scale = malloc(rows * sizeof(float));
     batch.chunks = chunked ? malloc((size_t)rows * count_chunks(layer->padded_in) * sizeof(Chunk)) : NULL;
     if (batch.quantised && batch.scale && (batch.chunks || !chunked)) {

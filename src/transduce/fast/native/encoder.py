@@ -9,7 +9,7 @@ import math
 import threading
 from array import array
 from collections.abc import Sequence
-from ctypes import byref, c_float, c_int8, c_void_p
+from ctypes import byref, c_void_p
 from itertools import accumulate, chain
 from typing import Any
 
@@ -19,13 +19,13 @@ import numpy.typing as npt
 from transduce.fast.native.structs import (
     ACTIVATIONS,
     ENCODER_TOKENS,
+    INTEGER_BYTES,
     LOGIT_PANELS,
     PADDING,
     PANEL,
     TILE_ROWS,
     Batch,
     Layer,
-    Linear,
     Model,
 )
 from transduce.fast.native.weights import ModelWeights, address_of
@@ -84,7 +84,9 @@ class EncoderWeights(ModelWeights):
                 weight = self._arrays[f"{name}.{number}.{part}.weight"]
                 assert isinstance(weight, RawTensor)
                 weight_NK = np.frombuffer(weight.content, np.float32).reshape(weight.shape)
-                left_NK = np.ascontiguousarray(weight_NK - _rounded(getattr(stack[number], field)))
+                rounded_NK = np.empty_like(weight_NK)
+                self._library.unpack_weights(byref(getattr(stack[number], field)), c_void_p(rounded_NK.ctypes.data))
+                left_NK = weight_NK - rounded_NK
                 setattr(layer, field, self.linear(RawTensor("F32", weight.shape, left_NK.data.cast("B")), None))
         return rest
 
@@ -124,25 +126,18 @@ class NativeEncoder:
             return
         self._longest = longest
         config, (d_k, d_v) = self._config, self._config.head_widths
-        rows, scratch = max(ENCODER_TOKENS, longest), max(longest, config.d_model)
+        rows = max(ENCODER_TOKENS, longest)
+        scratch = self._library.scratch_size(config.d_model, config.num_heads, d_k, d_v, longest)
         width, wide = max(config.d_model, config.num_heads * d_v), max(config.d_ff, config.num_heads * (2 * d_k + d_v))
         bytes_of = {
             "x": rows * config.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
-            "quantised": (rows * _COPIES + TILE_ROWS) * (max(wide, width) + PADDING), "scale": rows * _COPIES * 4,
+            "quantised": (rows * _COPIES + TILE_ROWS) * (max(wide, width) + PADDING) * INTEGER_BYTES,
+            "scale": rows * _COPIES * 4,
             "scratch": self._threads * scratch * 4, "logits": self._threads * rows * LOGIT_PANELS * PANEL * 4,
         }  # fmt: skip
         self._buffers = {name: Block(size) for name, size in bytes_of.items()}
         addresses = {name: buffer.address for name, buffer in self._buffers.items()}
         self._batch = Batch(parts=_PARTS, scratch_size=scratch, **addresses)
-
-
-def _rounded(linear: Linear) -> npt.NDArray[np.float32]:
-    """The weights of a linear layer (N, K), as its integers have them."""
-    rows, width = linear.panels * PANEL, linear.padded_in
-    packed = np.ctypeslib.as_array((c_int8 * (rows * width)).from_address(linear.weight))
-    scale_N = np.ctypeslib.as_array((c_float * rows).from_address(linear.scale))
-    q_NK = packed.reshape(linear.panels, width // 4, PANEL, 4).transpose(0, 2, 1, 3).reshape(rows, width)
-    return (q_NK * scale_N[:, None])[: linear.width_out, : linear.width_in]
 
 
 def encoder_limits(config: EncoderOnlyConfig) -> str | None:

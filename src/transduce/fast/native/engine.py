@@ -15,6 +15,7 @@ from transduce.fast.native import structs
 from transduce.fast.native.shortlist import Shortlist, Shortlists, model_shortlist
 from transduce.fast.native.structs import (
     ENCODER_TOKENS,
+    INTEGER_BYTES,
     LOGIT_PANELS,
     PADDING,
     PANEL,
@@ -48,12 +49,17 @@ class ActiveJob:
         limit: int,
         config: SearchConfig,
         model: Model,
+        library: ctypes.CDLL,
         memory: SpareMemory,
         shortlists: Shortlists | None,
         reads: bool,
+        half: bool,
         begin: Sequence[int] = (),
     ) -> None:
-        """`begin` are the first tokens of the source, which the decoder reads instead of the encoder."""
+        """`begin` are the first tokens of the source, which the decoder reads instead of the encoder.
+
+        With `half`, the KV caches have 16 bits a number.
+        """
         assert config.beam <= (1 if reads else MAX_BEAM)
         self.key, self._nbest, beam = key, config.nbest, config.beam
         self._begin = len(begin)
@@ -61,15 +67,16 @@ class ActiveJob:
         """The source token whose list has the common tokens; -1 without a shortlist."""
         limit += self._begin
         positions, source_length = limit + 1, len(job.tokens) + 1 - self._begin
-        kv_width = model.heads * (model.d_k + model.d_v) * model.decoder_layers
-        self_width, state_width = (0, model.width * model.decoder_layers) if model.ssru else (kv_width, 0)
+        layers, heads, d_k, d_v = model.decoder_layers, model.heads, model.d_k, model.d_v
+        self_width, state_width = (0, model.width * layers) if model.ssru else (layers * heads * (d_k + d_v), 0)
         least, prefix = min(config.min_length + self._begin, positions), [*begin, *job.prefix]
         forced = array("i", [ANY_BUT_END] * least + [ANY] * (positions - least))
         forced[: len(prefix)], forced[limit] = array("i", prefix), EOS
-        self.caches = {
-            "self_kv": memory.take(beam * positions * self_width),
-            "cross_kv": memory.take(source_length * kv_width),
+        numbers = {
+            "self_kv": beam * positions * self_width,
+            "cross_kv": layers * library.cross_size(heads, d_k, d_v, source_length, beam),
         }
+        self.caches = {name: memory.take(-(-count // 2) if half else count) for name, count in numbers.items()}
         self.arrays: dict[str, array[Any]] = {
             "states": zeros("f", 2 * beam * state_width),
             "ancestor": zeros("B", beam * positions),
@@ -97,7 +104,8 @@ class ActiveJob:
         self.struct = structs.Job(
             beam=beam, positions=positions, source_length=source_length, limit=limit, begin=self._begin,
             nbest=config.nbest,
-            alpha=config.length_penalty, first_symbol=job.reserved.start, symbols=len(job.reserved), **addresses,
+            alpha=config.length_penalty, first_symbol=job.reserved.start, symbols=len(job.reserved), half=half,
+            **addresses,
         )  # fmt: skip
         if config.shortlist:
             assert shortlists
@@ -213,6 +221,8 @@ class NativeSession:
 
     def __init__(self, engine: NativeEngine, config: SearchConfig, *, reads: bool = False) -> None:
         self._engine, self._config, self._reads = engine, config, reads
+        self._parts = 2 if reads or engine.sizes.decoder_cell == "ssru" else 1
+        """In two parts, activations are as precise as in float32: SSRUs lose more by rounding."""
         self._waiting: deque[tuple[int, Job]] = deque()
         self._active: list[ActiveJob] = []
         self._pointers: Any = None
@@ -298,9 +308,11 @@ class NativeSession:
                 limit,
                 config,
                 model,
+                engine.library,
                 engine.memory,
                 engine.shortlists if config.shortlist else None,
                 self._reads,
+                self._parts == 1,
                 job.tokens[:tags],
             )
             for (key, job), limit, config in zip(jobs, limits, options, strict=True)
@@ -330,15 +342,14 @@ class NativeSession:
             return
         sizes, (d_k, d_v), threads = self._engine.sizes, self._engine.sizes.head_widths, self._engine.threads
         self._reserved = rows, longest = max(rows, self._reserved[0]), max(longest, self._reserved[1])
-        scratch = max(sizes.num_heads * longest, sizes.d_model)
+        scratch = self._engine.library.scratch_size(sizes.d_model, sizes.num_heads, d_k, d_v, longest)
         width = max(sizes.d_model, sizes.num_heads * d_v)
-        # In two parts, activations are as precise as in float32. Small models, which have SSRUs, lose more by rounding.
-        parts = 2 if self._reads or sizes.decoder_cell == "ssru" else 1
         wide = max(sizes.d_ff, sizes.num_heads * (2 * d_k + d_v), 2 * sizes.d_model)
         bytes_of = {
             "row": rows * sizeof(Row), "x": rows * sizes.d_model * 4, "y": rows * width * 4, "wide": rows * wide * 4,
             # The rows of a tile may begin at any row.
-            "quantised": (rows * parts + TILE_ROWS) * (max(wide, width) + PADDING), "scale": rows * parts * 4,
+            "quantised": (rows * self._parts + TILE_ROWS) * (max(wide, width) + PADDING) * INTEGER_BYTES,
+            "scale": rows * self._parts * 4,
             "scratch": threads * scratch * 4,
             "logits": threads * rows * LOGIT_PANELS * PANEL * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4, "logit_sum": threads * rows * 4,
@@ -346,7 +357,7 @@ class NativeSession:
         }  # fmt: skip
         self._buffers = {name: Block(size) for name, size in bytes_of.items()}
         addresses = {name: buffer.address for name, buffer in self._buffers.items()}
-        self._batch = Batch(parts=parts, scratch_size=scratch, **addresses)
+        self._batch = Batch(parts=self._parts, scratch_size=scratch, **addresses)
 
 
 def _pointers(jobs: list[ActiveJob]) -> Any:

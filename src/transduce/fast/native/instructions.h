@@ -1,5 +1,6 @@
 /* What the products of int8.h need from an instruction set.
  *
+ * Integer       a quantised activation
  * Vector        sums of CHANNELS output channels, 32 bits each; a panel has VECTORS of them
  * ZERO_POINT    what is added to activations: some instructions take unsigned activations and signed weights
  * BLOCK_ROWS    rows of the largest block whose sums stay in registers: BLOCK_ROWS * VECTORS * BLOCK_PANELS vectors
@@ -39,37 +40,46 @@ typedef int8x16_t Row16;
 #define SPLAT(n) vdupq_n_s32(n)
 #define TIMES_128(v) vshlq_n_s32(v, 7)
 
-#elif defined(__AVX512VNNI__)
-#define INSTRUCTIONS "AVX-512 VNNI"
-enum { CHANNELS = 16, ZERO_POINT = 128, BLOCK_ROWS = 8, BLOCK_PANELS = 2, NARROW_ROWS = 4, WIDE_PANELS = 4 };
+#elif defined(__AVX512BW__)
+enum { CHANNELS = 16 };
 typedef __m512i Vector;
 typedef __m512i Weights;
-typedef const int8_t *Row16;
 #define LOAD(p) _mm512_loadu_si512(p)
 #define STORE(p, v) _mm512_storeu_si512(p, v)
-#define WEIGHTS(p) _mm512_loadu_si512(p)
-#define ROW(p) (p)
-#define DOT(sum, w, row, lane) dot_bytes(sum, _mm512_set1_epi32(four_inputs(row, lane)), w)
-#define DOT_CHUNK(sum, w, row, lane) dot_bytes(sum, w, _mm512_set1_epi32(four_inputs(row, lane)))
 #define SPLAT(n) _mm512_set1_epi32(n)
 #define TIMES_128(v) _mm512_slli_epi32(v, 7)
+#if defined(__AVX512VNNI__)
+#define INSTRUCTIONS "AVX-512 VNNI"
+enum { ZERO_POINT = 128, BLOCK_ROWS = 8, BLOCK_PANELS = 2, NARROW_ROWS = 4, WIDE_PANELS = 4 };
+#define DOT(sum, w, row, lane) dot_bytes(sum, _mm512_set1_epi32(four_inputs(row, lane)), w)
+#define DOT_CHUNK(sum, w, row, lane) dot_bytes(sum, w, _mm512_set1_epi32(four_inputs(row, lane)))
 static inline __attribute__((always_inline)) __m512i dot_bytes(__m512i sum, __m512i positive, __m512i any) {
-#ifdef __x86_64__ /* with the intrinsic, gcc copies sums between registers in the inner loop */
+    /* With the intrinsic, gcc copies sums between registers in the inner loop. */
     __asm__("vpdpbusd %1, %2, %0" : "+v"(sum) : "v"(any), "v"(positive));
     return sum;
-#else /* emulated */
-    return _mm512_dpbusd_epi32(sum, positive, any);
-#endif
 }
+#else
+#define INSTRUCTIONS "AVX-512"
+#define SIXTEEN_BITS
+enum { ZERO_POINT = 0, BLOCK_ROWS = 8, BLOCK_PANELS = 2, NARROW_ROWS = 1, WIDE_PANELS = 2 };
+typedef int16_t Integer;
+/* The even bytes of weights are multiplied by two activations, the odd ones by the next two. */
+#define DOT(sum, w, row, lane) dot_pairs(dot_pairs(sum, even_bytes(w), (row) + 4 * (lane)), odd_bytes(w), (row) + 4 * (lane) + 2)
+static inline __m512i even_bytes(__m512i w) { return _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8); }
+static inline __m512i odd_bytes(__m512i w) { return _mm512_srai_epi16(w, 8); }
+static inline __attribute__((always_inline)) __m512i dot_pairs(__m512i sum, __m512i w, const int16_t *x) {
+    __m512i products; /* with intrinsics, gcc keeps activations in registers and sums in memory */
+    __asm__("vpbroadcastd %3, %1\n\tvpmaddwd %2, %1, %1\n\tvpaddd %1, %0, %0"
+            : "+v"(sum), "=&v"(products) : "v"(w), "m"(*(const int16_t(*)[2])x));
+    return sum;
+}
+#endif
 
 #elif defined(__AVX2__)
 typedef __m256i Vector;
 typedef __m256i Weights;
-typedef const int8_t *Row16;
 #define LOAD(p) _mm256_loadu_si256((const __m256i *)(p))
 #define STORE(p, v) _mm256_storeu_si256((__m256i *)(p), v)
-#define WEIGHTS(p) LOAD(p)
-#define ROW(p) (p)
 #define SPLAT(n) _mm256_set1_epi32(n)
 #define TIMES_128(v) _mm256_slli_epi32(v, 7)
 #if defined(__AVXVNNI__)
@@ -102,11 +112,9 @@ enum { ZERO_POINT = 0 };
 enum { CHANNELS = 4, BLOCK_ROWS = 4, BLOCK_PANELS = 1, NARROW_ROWS = 2, WIDE_PANELS = 2 };
 typedef v128_t Vector;
 typedef v128_t Weights;
-typedef const int8_t *Row16;
 #define LOAD(p) wasm_v128_load(p)
 #define STORE(p, v) wasm_v128_store(p, v)
 #define WEIGHTS(p) wasm_v128_load(p)
-#define ROW(p) (p)
 #define DOT(sum, w, row, lane) wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, wasm_v128_load32_splat((row) + 4 * (lane)), sum)
 #define DOT_CHUNK(sum, w, row, lane) wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat((row) + 4 * (lane)), w, sum)
 #define SPLAT(n) wasm_i32x4_splat(n)
@@ -117,11 +125,9 @@ typedef const int8_t *Row16;
 enum { CHANNELS = 4, ZERO_POINT = 0, BLOCK_ROWS = 2, BLOCK_PANELS = 1, NARROW_ROWS = 1, WIDE_PANELS = 2 };
 typedef struct { v128_t low, high; } Vector; /* two sums for each channel */
 typedef v128_t Weights;
-typedef const int8_t *Row16;
 #define LOAD(p) load_sums(p)
 #define STORE(p, v) store_sums(p, v)
 #define WEIGHTS(p) wasm_v128_load(p)
-#define ROW(p) (p)
 #define SPLAT(n) load_sums((const int32_t[]){n, n, n, n})
 #define TIMES_128(v) ((Vector){wasm_i32x4_shl((v).low, 7), wasm_i32x4_shl((v).high, 7)})
 #define DOT(sum, w, row, lane) \
@@ -148,11 +154,9 @@ static inline Vector dot_wasm(Vector sum, v128_t w, v128_t next, v128_t x, v128_
 enum { CHANNELS = 1, ZERO_POINT = 0, BLOCK_ROWS = 1, BLOCK_PANELS = 1, NARROW_ROWS = 1, WIDE_PANELS = 1 };
 typedef int32_t Vector;
 typedef const int8_t *Weights;
-typedef const int8_t *Row16;
 #define LOAD(p) (*(p))
 #define STORE(p, v) (*(p) = (v))
 #define WEIGHTS(p) (p)
-#define ROW(p) (p)
 #define SPLAT(n) (n)
 #define TIMES_128(v) ((v) * 128)
 #define DOT(sum, w, row, lane) dot_portable(sum, w, (row) + 4 * (lane))
@@ -161,15 +165,35 @@ static inline int32_t dot_portable(int32_t sum, const int8_t *w, const int8_t *x
 }
 #endif
 
+#ifndef SIXTEEN_BITS
+typedef int8_t Integer;
+#endif
+
+#ifndef ROW
+typedef const Integer *Row16;
+#define ROW(p) (p)
+#endif
+#ifndef WEIGHTS
+#define WEIGHTS(p) LOAD(p)
+#endif
 #ifndef DOT_CHUNK
 #define DOT_CHUNK DOT
 #endif
+
+/* Where input k of a channel is among four adjacent bytes of its panel. */
+static inline int place_of(int k) {
+#ifdef SIXTEEN_BITS
+    return k % 2 * 2 + k % 4 / 2;
+#else
+    return k % 4;
+#endif
+}
 
 enum { VECTORS = PANEL / CHANNELS, MOST_PANELS = WIDE_PANELS > BLOCK_PANELS ? WIDE_PANELS : BLOCK_PANELS,
        SUM_ROWS = BLOCK_ROWS > 2 * TILE_ROWS ? BLOCK_ROWS : 2 * TILE_ROWS };
 
 /* Four activations as one number, which an instruction copies into all lanes. */
-static inline int32_t four_inputs(const int8_t *row, int lane) {
+static inline int32_t four_inputs(const Integer *row, int lane) {
     int32_t four;
     memcpy(&four, row + 4 * lane, 4);
     return four;

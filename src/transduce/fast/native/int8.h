@@ -31,7 +31,7 @@ enum { LINE = 64 }; /* bytes of a cache line */
 /* A product whose factors stay together. Compilers may choose another order in each copy of inlined code, and rounding would
  * then depend on the number of rows. Not gcc's builtin for vectors, which it computes number by number.
  */
-#if defined(__aarch64__) && !defined(__AVX2__) /* not where other instructions are emulated */
+#if defined(__aarch64__)
 #define IN_ORDER(product) ({ Floats ordered = product; __asm__("" : "+w"(ordered)); ordered; })
 #elif defined(__x86_64__)
 #define IN_ORDER(product) ({ Floats ordered = product; __asm__("" : "+v"(ordered)); ordered; })
@@ -81,7 +81,7 @@ typedef struct { const int8_t *weight; const int32_t *start; int padded_in, scal
 /* Rows of activations: their integers and, in language models, their chunks, those of the same inputs one after the other:
  * `next` is their number.
  */
-typedef struct { const int8_t *q; const Chunk *chunks; int next; } Rows;
+typedef struct { const Integer *q; const Chunk *chunks; int next; } Rows;
 
 /* From the outputs of a chunk to those of the next one, whose sums are added. */
 INLINE void next_chunk(Rows *x, const Panels *panels, Outputs *outputs) {
@@ -95,7 +95,9 @@ static inline int count_chunks(int padded_in) { return (padded_in + CHUNK - 1) /
 /* What the sums of a row and P panels start with in a chunk: with the products of the high bytes. */
 INLINE void start_chunk(const int P, const Chunk *chunk, const int8_t *weight, int K, Vector *sum) {
     const int V = P * VECTORS;
-    Row16 high = ROW(chunk->high[0]);
+    Integer bytes[4 * LARGE_GROUPS];
+    for (int i = 0; i < 4 * LARGE_GROUPS; i++) bytes[i] = chunk->high[i / 4][i % 4];
+    Row16 high = ROW(bytes);
     UNROLL for (int v = 0; v < V; v++) sum[v] = SPLAT(chunk->start);
 #define LARGE_GROUP(i)                                                                                               \
     {                                                                                                                \
@@ -308,13 +310,13 @@ INLINE void multiply_rows(const int two, const int chunked, const Linear *linear
 }
 
 /* Functions of their own: in one function, gcc's code for the first is 7% slower. */
-static __attribute__((noinline)) void multiply_one_part(const Linear *linear, int first, int last, const int8_t *x,
+static __attribute__((noinline)) void multiply_one_part(const Linear *linear, int first, int last, const Integer *x,
                                                         const float *x_scale, int count, float *y, int y_stride,
                                                         int relu) {
     multiply_rows(0, 0, linear, first, last, (Rows){x, NULL, 0}, x_scale, count, y, y_stride, relu);
 }
 
-static __attribute__((noinline)) void multiply_two_parts(const Linear *linear, int first, int last, const int8_t *x,
+static __attribute__((noinline)) void multiply_two_parts(const Linear *linear, int first, int last, const Integer *x,
                                                          const float *x_scale, int count, float *y, int y_stride,
                                                          int relu) {
     multiply_rows(1, 0, linear, first, last, (Rows){x, NULL, 0}, x_scale, 2 * count, y, y_stride, relu);
@@ -326,15 +328,20 @@ static __attribute__((noinline)) void multiply_chunks(const Linear *linear, int 
 }
 
 /* The same for `count` rows of 1 or 2 parts. */
-static void multiply_panels(const Linear *linear, int first, int last, const int8_t *x, const float *x_scale, int count,
+static void multiply_panels(const Linear *linear, int first, int last, const Integer *x, const float *x_scale, int count,
                             int parts, float *y, int y_stride, int relu) {
     if (parts == 2) multiply_two_parts(linear, first, last, x, x_scale, count, y, y_stride, relu);
     else multiply_one_part(linear, first, last, x, x_scale, count, y, y_stride, relu);
 }
 
+/* Where the weight of input k and output channel n is in the panels. */
+static inline size_t weight_index(int n, int k, int padded_in) {
+    return (size_t)(n / PANEL) * PANEL * padded_in + (k / 4 * PANEL + n % PANEL) * 4 + place_of(k);
+}
+
 /* The quantised weight of input k and output channel n, to which ZERO_POINT is added in language models. */
 static inline int8_t weight_at(const Linear *linear, int n, int k) {
-    return linear->weight[(size_t)(n / PANEL) * PANEL * linear->padded_in + (k / 4 * PANEL + n % PANEL) * 4 + k % 4];
+    return linear->weight[weight_index(n, k, linear->padded_in)];
 }
 
 INLINE Floats magnitude(Floats value, const int magnitudes) { return magnitudes ? (Floats)((Ints)value & INT32_MAX) : value; }
@@ -385,7 +392,7 @@ INLINE float sum_lanes(Floats lanes) {
 
 /* The sums of the lanes of four vectors, added in the order of `sum_lanes`. */
 INLINE void sum_lanes_of_four(Floats a, Floats b, Floats c, Floats d, float *sums) {
-#if defined(__AVX512VNNI__)
+#if defined(__AVX512BW__)
     Floats ab = SHUFFLE(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
                 SHUFFLE(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
     Floats cd = SHUFFLE(c, d, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
@@ -430,31 +437,31 @@ static float sum_of_squares(const float *x, int n, float mean) {
     return total;
 }
 
-/* Quantise one row, add `zero_point` and pad it; returns its scale: x is about (q - zero_point) * scale. */
-static float quantise_row(const float *restrict x, int width, int padded, int zero_point, int8_t *restrict q) {
+/* Quantise one row, add ZERO_POINT and pad it; returns its scale: x is about (q - ZERO_POINT) * scale. */
+static float quantise_row(const float *restrict x, int width, int padded, Integer *restrict q) {
     float largest = largest_of(x, width, 0, 1), inverse = largest > 0 ? 127 / largest : 0;
-    for (int k = 0; k < width; k++) q[k] = (int8_t)((int)rintf(x[k] * inverse) + zero_point);
-    memset(q + width, 0, padded - width);
+    for (int k = 0; k < width; k++) q[k] = (Integer)((int)rintf(x[k] * inverse) + ZERO_POINT);
+    memset(q + width, 0, (padded - width) * sizeof(Integer));
     return largest / 127;
 }
 
 /* Quantise one row in two parts, the second after the first. */
-static void quantise_two_parts(const float *restrict x, int width, int padded, int8_t *restrict q, float *scale) {
+static void quantise_two_parts(const float *restrict x, int width, int padded, Integer *restrict q, float *scale) {
     float largest = largest_of(x, width, 0, 1), inverse = largest > 0 ? 127 / largest : 0;
     for (int k = 0; k < width; k++) {
         float value = x[k] * inverse, first = rintf(value);
-        q[k] = (int8_t)((int)first + ZERO_POINT);
-        q[padded + k] = (int8_t)((int)rintf((value - first) * 254) + ZERO_POINT);
+        q[k] = (Integer)((int)first + ZERO_POINT);
+        q[padded + k] = (Integer)((int)rintf((value - first) * 254) + ZERO_POINT);
     }
-    memset(q + width, 0, padded - width);
-    memset(q + padded + width, 0, padded - width);
+    memset(q + width, 0, (padded - width) * sizeof(Integer));
+    memset(q + padded + width, 0, (padded - width) * sizeof(Integer));
     scale[0] = largest / 127, scale[1] = largest / (127 * 254);
 }
 
 /* Quantise one row in chunks, each of which is `next` after the one before: x is about q times the scale of its chunk. In
  * all groups but the large ones, q is in -127..127; what these have decides the scale only beyond 16 bits.
  */
-static void quantise_chunks(const float *restrict x, int width, int padded, int8_t *restrict q, Chunk *chunk, int next) {
+static void quantise_chunks(const float *restrict x, int width, int padded, Integer *restrict q, Chunk *chunk, int next) {
     enum { GROUPS = CHUNK / 4, NUMBERS = 128 }; /* the last bits of a group's magnitude are replaced by its number, below 128 */
     for (int begin = 0; begin < padded; begin += CHUNK, x += CHUNK, q += CHUNK, chunk += next) {
         int inputs = padded - begin < CHUNK ? padded - begin : CHUNK, rest = width - begin;
@@ -487,7 +494,7 @@ static void quantise_chunks(const float *restrict x, int width, int padded, int8
         float inverse = limit > 0 ? 127 / limit : 0;
         for (int k = 0; k < inputs; k++) {
             int number = (int)rintf(part[k] * inverse);
-            q[k] = (int8_t)number;
+            q[k] = (Integer)number;
             total += (uint32_t)number;
         }
         for (int i = 0; i < LARGE_GROUPS; i++) {
@@ -495,7 +502,7 @@ static void quantise_chunks(const float *restrict x, int width, int padded, int8
             for (int k = 0; k < 4; k++) {
                 int number = (int)rintf(part[4 * g + k] * inverse), high = ((number >> 6) + 1) >> 1;
                 chunk->high[i][k] = (int8_t)high;
-                q[4 * g + k] = (int8_t)(number - 128 * high);
+                q[4 * g + k] = (Integer)(number - 128 * high);
             }
             chunk->offset[i] = (begin / 4 + g) * 4 * PANEL;
         }

@@ -71,7 +71,7 @@ static void causal_attention(Worker worker, const LanguageModel *model, int laye
         const float *q = batch->wide + (size_t)(i / H) * (H * d_k + G * (d_k + d_v)) + i % H * d_k;
         int kv_head = i % H / (H / G);
         Positions positions = {keys_of(model, token->sequence, layer, kv_head),
-                               values_of(model, token->sequence, layer, kv_head), d_k, d_v, 0, NULL};
+                               values_of(model, token->sequence, layer, kv_head), d_k, d_v, 0, NULL, 0};
         attend(q, &positions, token->position + 1, 1, d_k, d_v, scores, attended + (size_t)i * d_v);
     }
     barrier(worker);
@@ -154,7 +154,7 @@ static void run_tokens(Worker worker, void *arguments) {
     int D = model->width, R = batch->count, post = !model->norm_first, first, last;
     if (R <= FEW_ROWS) {
         rows.x += (size_t)worker.id * R * D;
-        rows.quantised += (size_t)worker.id * R * batch->scratch_size;
+        rows.quantised = (Integer *)rows.quantised + (size_t)worker.id * R * batch->scratch_size;
         rows.chunks += (size_t)worker.id * R * count_chunks(batch->scratch_size);
         rows.scratch = scratch_of(worker, batch);
         between = single;

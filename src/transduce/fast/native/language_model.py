@@ -18,6 +18,7 @@ from transduce.fast.native.structs import (
     ACTIVATIONS,
     CHUNK,
     FEW_ROWS,
+    INTEGER_BYTES,
     PADDING,
     TILE_ROWS,
     Batch,
@@ -208,7 +209,7 @@ class NativeLanguageModel:
         bytes_of = {
             "x": max(rows, least) * model.width * 4, "y": rows * model.width * 4,
             "wide": rows * max(2 * model.inner_width, qkv + attended) * 4,
-            "quantised": max((rows + TILE_ROWS) * widest, least * scratch),
+            "quantised": max((rows + TILE_ROWS) * widest, least * scratch) * INTEGER_BYTES,
             "chunks": max(rows, least) * -(-scratch // CHUNK) * sizeof(Chunk),
             "scratch": threads * scratch * 4,
             "max_logit": threads * rows * 4, "exp_sum": threads * rows * 4,

@@ -1,17 +1,8 @@
 /* The layers of the model. Functions that take a `Worker` are called by all workers of a task at the same time: each
  * computes its part, and a barrier at the end waits for the others.
  */
-#include "int8.h"
+#include "attention.h"
 #include "thread_pool.h"
-
-/* e^x with a relative error of about 1e-7, in a form that compilers vectorise. */
-static inline float exponential(float x) {
-    x = x > -87.0f ? x : -87.0f; /* not fmaxf: see `largest_of` */
-    float n = rintf(x * 1.44269504f), r = x - n * 0.693145752f - n * 1.42860677e-6f;
-    float p = 1 + r * (1 + r * (0.5f + r * (0.166666667f + r * (0.0416666667f + r * (0.00833333333f + r * 0.00138888889f)))));
-    union { int32_t i; float f; } power = {.i = ((int32_t)n + 127) << 23};
-    return p * power.f;
-}
 
 /* x W^T + b of the rows in batch->quantised for the panels `first` up to `last`, optionally followed by a ReLU, which
  * language models do not need here.
@@ -36,11 +27,11 @@ static void linear(Worker worker, const Linear *layer, const Batch *batch, float
 static void linear_with_rest(Worker worker, const Linear *layer, const Linear *rest, const Batch *batch, float *y,
                              int relu) {
     int K = layer->padded_in, R = batch->count, N = layer->width_out, first, last;
-    int8_t *leading = batch->quantised + (size_t)2 * R * K;
+    Integer *quantised = batch->quantised, *leading = quantised + (size_t)2 * R * K;
     float *scale = batch->scale + 2 * R, *terms = batch->logits + (size_t)worker.id * R * LOGIT_PANELS * PANEL;
     split_work(worker, rest ? R : 0, &first, &last);
     for (int r = first; r < last; r++) {
-        memcpy(leading + (size_t)r * K, batch->quantised + (size_t)2 * r * K, K);
+        memcpy(leading + (size_t)r * K, quantised + (size_t)2 * r * K, K * sizeof(Integer));
         scale[r] = batch->scale[2 * r];
     }
     linear(worker, layer, batch, y, relu && !rest);
@@ -115,14 +106,15 @@ static void inner_layer(Worker worker, Activation activation, const Linear *laye
 /* Quantise x as row r of the input of layer `next`. */
 static void quantise_input(const float *x, int r, const Linear *next, Batch *batch) {
     const int K = next->padded_in;
+    Integer *q = batch->quantised;
     if (batch->chunks) {
-        quantise_chunks(x, next->width_in, K, batch->quantised + (size_t)r * K, batch->chunks + r, batch->count);
+        quantise_chunks(x, next->width_in, K, q + (size_t)r * K, batch->chunks + r, batch->count);
         return;
     }
-    int8_t *q = batch->quantised + (size_t)r * batch->parts * K;
+    q += (size_t)r * batch->parts * K;
     float *scale = batch->scale + r * batch->parts;
     if (batch->parts == 2) quantise_two_parts(x, next->width_in, K, q, scale);
-    else *scale = quantise_row(x, next->width_in, K, ZERO_POINT, q);
+    else *scale = quantise_row(x, next->width_in, K, q);
 }
 
 /* Quantise all rows of x as the input of layer `next`. */
@@ -182,108 +174,4 @@ static void embed(const Model *model, const Input *input, const float *table, in
     else
         for (int d = 0; d < model->width; d++) x[d] = weight_at(embedding, token, d) * scale + encoding[d];
     if (input->norm.gain) normalise(&input->norm, x, x);
-}
-
-/* Replace n scores by their softmax. The last ones are computed as a whole vector, not one by one. */
-static void softmax(float *scores, int n) {
-    float max = largest_of(scores, n, -INFINITY, 0);
-    Floats sums = {0};
-    for (int k = 0; k < n; k += LANES) {
-        int count = n - k < LANES ? n - k : LANES;
-        float part[LANES];
-        for (int i = count; i < LANES; i++) part[i] = -INFINITY;
-        memcpy(part, scores + k, count * sizeof(float));
-        for (int i = 0; i < LANES; i++) part[i] = exponential(part[i] - max);
-        memcpy(scores + k, part, count * sizeof(float));
-        sums += *(const Floats *)part;
-    }
-    float total = sum_lanes(sums);
-    for (int i = 0; i < n; i++) scores[i] /= total;
-}
-
-/* Keys and values of the positions of a text: those of position p are p strides, and of beams ancestor[p] row strides,
- * after the first ones.
- */
-typedef struct {
-    const float *keys, *values;
-    size_t key_stride, value_stride, row_stride;
-    const uint8_t *ancestor;
-} Positions;
-
-INLINE const float *at(const float *first, size_t stride, const Positions *positions, int p) {
-    size_t row = positions->ancestor ? positions->ancestor[p] : 0;
-    return first + row * positions->row_stride + p * stride;
-}
-
-/* Attention of one query over n positions. The keys, values and outputs of its heads are adjacent. Positions are read in
- * order, four at a time, for all heads: this is the order in memory. `scores` has room for [head][n], and then has the
- * weights.
- */
-INLINE void attend_widths(const float *q, const Positions *positions, int n, int heads, const int d_k, const int d_v,
-                          float *scores, float *o) {
-#define KEY(p) at(positions->keys, positions->key_stride, positions, p)
-#define VALUE(p) at(positions->values, positions->value_stride, positions, p)
-#define VECTOR(p) (*(const Floats *)(p))
-    float scale = 1 / sqrtf(d_k);
-    int p = 0;
-    for (; p + 4 <= n; p += 4) {
-        const float *k0 = KEY(p), *k1 = KEY(p + 1), *k2 = KEY(p + 2), *k3 = KEY(p + 3);
-        for (int h = 0; h < heads; h++, k0 += d_k, k1 += d_k, k2 += d_k, k3 += d_k) {
-            const float *query = q + h * d_k;
-            float *score = scores + (size_t)h * n + p;
-            Floats lanes0 = {0}, lanes1 = {0}, lanes2 = {0}, lanes3 = {0};
-            int i = 0;
-            for (; i + LANES <= d_k; i += LANES) {
-                Floats part = VECTOR(query + i);
-                lanes0 += part * VECTOR(k0 + i), lanes1 += part * VECTOR(k1 + i);
-                lanes2 += part * VECTOR(k2 + i), lanes3 += part * VECTOR(k3 + i);
-            }
-            float sums[4];
-            sum_lanes_of_four(lanes0, lanes1, lanes2, lanes3, sums);
-            for (; i < d_k; i++)
-                sums[0] += query[i] * k0[i], sums[1] += query[i] * k1[i], sums[2] += query[i] * k2[i], sums[3] += query[i] * k3[i];
-            UNROLL for (int j = 0; j < 4; j++) score[j] = sums[j] * scale;
-        }
-    }
-    for (; p < n; p++) {
-        const float *k = KEY(p);
-        for (int h = 0; h < heads; h++, k += d_k) {
-            Floats lanes = {0};
-            int i = 0;
-            for (; i + LANES <= d_k; i += LANES) lanes += VECTOR(q + h * d_k + i) * VECTOR(k + i);
-            float sum = sum_lanes(lanes);
-            for (; i < d_k; i++) sum += q[h * d_k + i] * k[i];
-            scores[(size_t)h * n + p] = sum * scale;
-        }
-    }
-    for (int h = 0; h < heads; h++) softmax(scores + (size_t)h * n, n);
-    for (int i = 0; i < heads * d_v; i++) o[i] = 0;
-    for (p = 0; p + 4 <= n; p += 4) {
-        const float *v0 = VALUE(p), *v1 = VALUE(p + 1), *v2 = VALUE(p + 2), *v3 = VALUE(p + 3);
-        for (int h = 0; h < heads; h++, v0 += d_v, v1 += d_v, v2 += d_v, v3 += d_v) {
-            const float *weight = scores + (size_t)h * n + p;
-            float w0 = weight[0], w1 = weight[1], w2 = weight[2], w3 = weight[3], *restrict output = o + h * d_v;
-            int i = 0;
-            for (; i + LANES <= d_v; i += LANES)
-                *(Floats *)(output + i) +=
-                    (w0 * VECTOR(v0 + i) + w1 * VECTOR(v1 + i)) + (w2 * VECTOR(v2 + i) + w3 * VECTOR(v3 + i));
-            for (; i < d_v; i++) output[i] += (w0 * v0[i] + w1 * v1[i]) + (w2 * v2[i] + w3 * v3[i]);
-        }
-    }
-    for (; p < n; p++) {
-        const float *v = VALUE(p);
-        for (int h = 0; h < heads; h++, v += d_v) {
-            float weight = scores[(size_t)h * n + p], *restrict output = o + h * d_v;
-            for (int i = 0; i < d_v; i++) output[i] += weight * v[i];
-        }
-    }
-#undef KEY
-#undef VALUE
-#undef VECTOR
-}
-
-/* Heads of 64 dimensions, which most models have, are compiled separately: loops of a known length are faster. */
-static void attend(const float *q, const Positions *positions, int n, int heads, int d_k, int d_v, float *scores, float *o) {
-    if (d_k == 64 && d_v == 64) attend_widths(q, positions, n, heads, 64, 64, scores, o);
-    else attend_widths(q, positions, n, heads, d_k, d_v, scores, o);
 }

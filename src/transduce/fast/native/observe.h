@@ -23,7 +23,7 @@ void EXPORT(apply_floats)(const Linear *layer, const float *x, int rows, float *
 void EXPORT(zero_inputs)(const Linear *layer, int first, int last) {
     for (int n = 0; n < layer->width_out; n++)
         for (int k = first; k < last; k++) {
-            int8_t *weight = (int8_t *)&layer->weight[(size_t)(n / PANEL) * PANEL * layer->padded_in + (k / 4 * PANEL + n % PANEL) * 4 + k % 4];
+            int8_t *weight = (int8_t *)&layer->weight[weight_index(n, k, layer->padded_in)];
             ((int32_t *)layer->start)[n] += ZERO_POINT * *weight;
             *weight = 0;
         }
@@ -50,7 +50,7 @@ static void attend_heads(const Model *model, const float *q, int q_width, int qu
                          int causal, float *weights, const Observation *seen) {
     int H = model->heads, d_k = model->d_k, d_v = model->d_v;
     for (int h = 0; h < H; h++) {
-        Positions positions = {kv + h * d_k, kv + H * d_k + h * d_v, kv_width, kv_width, 0, NULL};
+        Positions positions = {kv + h * d_k, kv + H * d_k + h * d_v, kv_width, kv_width, 0, NULL, 0};
         for (int t = 0; t < queries; t++)
             attend(q + (size_t)t * q_width + h * d_k, &positions, causal ? t + 1 : keys, 1, d_k, d_v,
                    weights + ((size_t)h * queries + t) * keys, seen->wide + (size_t)t * H * d_v + h * d_v);

@@ -51,9 +51,8 @@ void EXPORT(fill_positions)(int marian, int first, int length, int width, float 
 
 /* Arrange a quantised row as output channel n of its panel. If `chunked`, ZERO_POINT is added to the weights. */
 static void pack_row(const int8_t *row, int n, int padded_in, int chunked, int8_t *packed, int32_t *start) {
-    int8_t *panel = packed + (size_t)(n / PANEL) * PANEL * padded_in;
     for (int k = 0; k < padded_in; k++) {
-        panel[(k / 4 * PANEL + n % PANEL) * 4 + k % 4] = (int8_t)(row[k] + (chunked ? ZERO_POINT : 0));
+        packed[weight_index(n, k, padded_in)] = (int8_t)(row[k] + (chunked ? ZERO_POINT : 0));
         start[n] -= chunked ? 0 : ZERO_POINT * row[k];
     }
 }
@@ -63,16 +62,18 @@ static void pack_row(const int8_t *row, int n, int padded_in, int chunked, int8_
  * integers.
  */
 static float quantise_weights(const float *x, int width, int padded, int8_t *q) {
-    float largest = largest_of(x, width, 0, 1), scale = quantise_row(x, width, padded, 0, q);
+    float largest = largest_of(x, width, 0, 1), inverse = largest > 0 ? 127 / largest : 0;
+    for (int k = 0; k < width; k++) q[k] = (int8_t)rintf(x[k] * inverse);
+    memset(q + width, 0, padded - width);
     for (int steps = 127; steps > 0 && largest > 0 && width >= FEWEST_ON_GRID; steps--) { /* in the largest weight */
-        float inverse = steps / largest;
+        inverse = steps / largest;
         int k = 0;
         while (k < width && fabsf(x[k] * inverse - rintf(x[k] * inverse)) < 1e-4f) k++;
         if (k < width) continue;
         for (k = 0; k < width && steps < 127; k++) q[k] = (int8_t)rintf(x[k] * inverse);
         return largest / steps;
     }
-    return scale;
+    return largest / 127;
 }
 
 /* Quantise output channel n of `channels`, with a scale for each chunk if `chunked`. */
@@ -97,7 +98,7 @@ void EXPORT(pack_weights)(const float *weight, int width_out, int width_in, int 
 }
 
 /* `pack_weights` of a matrix that is stored as integers q and the largest magnitude of each row
- * (models/weight_tensors.py). Integers that `quantise_row` would give are used as they are; a row that was not made so,
+ * (models/weight_tensors.py). Integers that `quantise_weights` would give are used as they are; a row that was not made so,
  * because it has no weight of the largest magnitude, is quantised again. `x` is scratch space of width_in numbers.
  */
 void EXPORT(pack_int8_weights)(const int8_t *q, const float *largest, float *x, int width_out, int width_in,
@@ -115,4 +116,10 @@ void EXPORT(pack_int8_weights)(const int8_t *q, const float *largest, float *x, 
         }
         pack_row(row, n, padded_in, chunked, packed, start);
     }
+}
+
+/* The weights x [width_out][width_in] that the integers of a layer stand for. */
+void EXPORT(unpack_weights)(const Linear *layer, float *x) {
+    for (int n = 0; n < layer->width_out; n++)
+        for (int k = 0; k < layer->width_in; k++) *x++ = weight_at(layer, n, k) * layer->scale[n];
 }

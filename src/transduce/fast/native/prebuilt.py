@@ -19,9 +19,9 @@ FLAGS = (
     # Sums may be reordered, so that loops can be vectorised; infinities and NaNs keep their meaning.
     *("-fno-math-errno", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math"),
 )
-_AVX512 = ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni")
-_X86_64 = {"amx": (*_AVX512, "amx-tile", "amx-int8"), "avx512": _AVX512, "avxvnni": ("avx2", "fma", "avxvnni"),
-           "avx2": ("avx2", "fma"), "any": ()}  # fmt: skip
+_AVX512 = ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl")
+_X86_64 = {"amx": (*_AVX512, "avx512vnni", "amx-tile", "amx-int8"), "avx512vnni": (*_AVX512, "avx512vnni"),
+           "avxvnni": ("avx2", "fma", "avxvnni"), "avx512": _AVX512, "avx2": ("avx2", "fma"), "any": ()}  # fmt: skip
 """The features of the processor that each level of instructions needs, from the best level."""
 _HERE = Path(__file__).parent
 DECODER = _HERE / "decoder.c"

@@ -37,6 +37,7 @@ static int index_of(const int32_t *tokens, int n, int token) {
 static void project_rows(Worker part, const Linear *projection, const int32_t *shortlist, int from, int to, Batch *batch,
                          int count) {
     int first, last, R = batch->count;
+    const Integer *quantised = batch->quantised;
     float *logits = batch->logits + (size_t)part.id * R * LOGIT_PANELS * PANEL;
     float *max_logit = batch->max_logit + part.id * R, *exp_sum = batch->exp_sum + part.id * R;
     float *logit_sum = batch->logit_sum + part.id * R;
@@ -45,7 +46,7 @@ static void project_rows(Worker part, const Linear *projection, const int32_t *s
     for (int panel = first; panel < last; panel += LOGIT_PANELS) {
         int end = panel + LOGIT_PANELS < last ? panel + LOGIT_PANELS : last, start = panel * PANEL;
         int tokens = (end * PANEL < projection->width_out ? end * PANEL : projection->width_out) - start;
-        multiply_panels(projection, panel, end, batch->quantised + (size_t)from * batch->parts * projection->padded_in,
+        multiply_panels(projection, panel, end, quantised + (size_t)from * batch->parts * projection->padded_in,
                         batch->scale + from * batch->parts, to - from, batch->parts, logits, LOGIT_PANELS * PANEL, 0);
         for (int r = from; r < to; r++) {
             const float *row = logits + (size_t)(r - from) * LOGIT_PANELS * PANEL;

@@ -89,7 +89,8 @@ typedef struct {
     int32_t position;           /* current target position: the number of tokens generated */
     int32_t finished_count, done;
     int32_t first_symbol, symbols; /* the tokens from first_symbol on that only occur if they are missing, and then once */
-    float *self_kv, *cross_kv;  /* KV caches: [layer][beam][position][keys, values], [layer][source][keys, values] */
+    int32_t half;               /* whether the KV caches have bfloat16 instead of floats */
+    void *self_kv, *cross_kv;   /* KV caches: [layer][beam][position][keys, values], [layer][cross_size] */
     float *states;              /* of SSRUs, instead of self_kv: [layer][even or odd position][beam][width] */
     uint8_t *ancestor;          /* [beam][position]: the row that holds a hypothesis's keys, values and token */
     int32_t *tokens;            /* [beam][position] */
@@ -116,14 +117,14 @@ typedef struct { float log_prob; int32_t token; } Candidate;
 typedef struct {
     int32_t count;              /* rows */
     int32_t parts;              /* 8-bit integers that an activation is rounded to: 1 or 2 (see int8.h) */
-    int32_t scratch_size;       /* at least the width of the model and, for every head, the length of any source and output */
+    int32_t scratch_size;       /* with an encoder, that of the function of this name; otherwise, the widest row or longest text */
     Row *row;                   /* [count]; in a step only */
     float *x;                   /* [count][width]: the residual stream */
     float *y, *wide;            /* [count][...]: outputs of linear layers and of attention */
-    int8_t *quantised;          /* [count][parts][padded_in]: inputs of the next linear layer */
+    void *quantised;            /* [count][parts][padded_in]: inputs of the next linear layer, of type Integer */
     float *scale;               /* [count][parts]: scales of `quantised` */
     Chunk *chunks;              /* in language models, instead of parts and scales: [chunk][count] */
-    float *scratch;             /* [thread][scratch_size]: attention scores, or a row after its norm */
+    float *scratch;             /* [thread][scratch_size]: keys, values and scores of attention, or a row after its norm */
     float *logits;              /* [thread][count][LOGIT_PANELS * PANEL] */
     float *max_logit, *exp_sum; /* [thread][count]: softmax over the tokens that a thread has seen */
     float *logit_sum;           /* [thread][count]: the sum of logits - max_logit, weighted by the terms of exp_sum, in
@@ -197,7 +198,7 @@ static const Entry entries[] = {
 #undef T
 #define T Job
     STRUCT, F(beam), F(positions), F(source_length), F(limit), F(begin), F(nbest), F(alpha), F(position), F(finished_count), F(done),
-    F(first_symbol), F(symbols),
+    F(first_symbol), F(symbols), F(half),
     F(self_kv), F(cross_kv), F(states), F(ancestor), F(tokens), F(missing), F(forced), F(common), F(own), F(head_attention),
     F(attention), F(token_log_prob), F(entropy), F(log_prob), F(finished_tokens), F(finished_length), F(finished_log_prob),
     F(finished_score),

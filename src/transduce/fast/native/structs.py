@@ -10,6 +10,8 @@ from transduce.tokenizers.tokenizer import BOS, EOS
 
 PANEL, PADDING, TILE_ROWS, LOGIT_PANELS, ENCODER_TOKENS, FEW_ROWS = 16, 64, 16, 32, 128, 2
 CHUNK, LARGE_GROUPS = 320, 4
+INTEGER_BYTES = 2
+"""The most bytes that an activation takes: some instructions multiply integers of 16 bits."""
 
 
 class Linear(ctypes.Structure):
@@ -73,7 +75,7 @@ class Job(ctypes.Structure):
     _fields_ = (
         *((name, c_int32) for name in ("beam", "positions", "source_length", "limit", "begin", "nbest")),
         ("alpha", c_float),
-        *((name, c_int32) for name in ("position", "finished_count", "done", "first_symbol", "symbols")),
+        *((name, c_int32) for name in ("position", "finished_count", "done", "first_symbol", "symbols", "half")),
         *((name, c_void_p) for name in (
             "self_kv", "cross_kv", "states", "ancestor", "tokens", "missing", "forced",
         )),

@@ -41,33 +41,6 @@ static void part_of(int64_t count, int part, int parts, int64_t *first, int64_t 
 
 /* ---- numbers ---- */
 
-static inline float widen(uint16_t x) {
-    union { uint32_t i; float f; } wide = {.i = (uint32_t)x << 16};
-    return wide.f;
-}
-
-static inline uint16_t narrow(float x) { /* to the nearest, ties to even */
-    union { float f; uint32_t i; } wide = {.f = x};
-    return (wide.i + 0x7fff + (wide.i >> 16 & 1)) >> 16;
-}
-
-/* A pointer to n numbers from `start` on: in place, or converted to floats in `copy` if they are bfloat16. */
-static const float *read_row(const void *x, size_t start, int n, int half, float *restrict copy) {
-    if (!half) return (const float *)x + start;
-    const uint16_t *restrict from = (const uint16_t *)x + start;
-    for (int i = 0; i < n; i++) copy[i] = widen(from[i]);
-    return copy;
-}
-
-static void write_row(void *y, size_t start, int n, int half, const float *restrict x) {
-    if (!half) {
-        memcpy((float *)y + start, x, n * sizeof(float));
-        return;
-    }
-    uint16_t *restrict to = (uint16_t *)y + start;
-    for (int i = 0; i < n; i++) to[i] = narrow(x[i]);
-}
-
 /* Unlike `exponential`, NaNs stay NaNs, so that they reach the gradients. */
 static inline float exponential_of(float x) { return x == x ? exponential(x) : x; }
 
@@ -272,35 +245,6 @@ KERNEL(smoothed_loss)
 
 /* ---- attention of packed segments ---- */
 
-enum { QUERIES = 64, PRODUCT_ROWS = 6, PRODUCT_COLUMNS = 2 * LANES }; /* queries of a segment at once; sums in registers */
-
-INLINE void product_block(const int R, int K, const float *a, int a_row, int a_column, const float *b, int b_row,
-                          float *c, int c_row, int adds) {
-    Floats sum[PRODUCT_ROWS][2];
-    UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int v = 0; v < 2; v++) sum[r][v] = adds ? *(Floats *)(c + r * c_row + v * LANES) : (Floats){0};
-    for (int k = 0; k < K; k++, a += a_column, b += b_row)
-        UNROLL for (int r = 0; r < R; r++)
-            UNROLL for (int v = 0; v < 2; v++) sum[r][v] += a[r * a_row] * *(const Floats *)(b + v * LANES);
-    UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int v = 0; v < 2; v++) *(Floats *)(c + r * c_row + v * LANES) = sum[r][v];
-}
-
-/* c [M][N] = a [M][K] b [K][N], or c + a b if `adds`. N is a multiple of PRODUCT_COLUMNS; element [m][k] of a is
- * a[m * a_row + k * a_column].
- */
-static void product(int M, int N, int K, const float *a, int a_row, int a_column, const float *b, int b_row,
-                    float *c, int c_row, int adds) {
-#define CASE(R) case R: product_block(R, K, from, a_row, a_column, b + n, b_row, to, c_row, adds); break;
-    for (int n = 0; n < N; n += PRODUCT_COLUMNS)
-        for (int m = 0; m < M; m += PRODUCT_ROWS) {
-            const float *from = a + m * a_row;
-            float *to = c + m * c_row + n;
-            switch (M - m) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) default: CASE(6) }
-        }
-#undef CASE
-}
-
 typedef struct { void *x; int64_t row; } Heads; /* the numbers of a head are adjacent; those of tokens are a row apart */
 typedef struct {
     Work work;
@@ -309,8 +253,6 @@ typedef struct {
     Heads q, k, v, o, dq, dk, dv; /* for the gradient, o is that of the output */
 } Attention;
 
-static int padded_width(int64_t n) { return (n + PRODUCT_COLUMNS - 1) / PRODUCT_COLUMNS * PRODUCT_COLUMNS; }
-
 /* Copy a head's vectors of `count` tokens, times `scale`; rows are filled up with zeros. */
 static void gather(const Attention *a, Heads from, int64_t first, int count, int head, int d, float scale, float *to,
                    int to_row) {
@@ -318,13 +260,6 @@ static void gather(const Attention *a, Heads from, int64_t first, int count, int
         const float *x = read_row(from.x, (first + t) * from.row + head * d, d, a->half, to);
         for (int i = 0; i < d; i++) to[i] = x[i] * scale;
         memset(to + d, 0, (to_row - d) * sizeof(float));
-    }
-}
-
-static void transpose(int rows, int d, const float *restrict x, int x_row, float *restrict to, int to_row) {
-    for (int i = 0; i < d; i++, to += to_row) {
-        for (int t = 0; t < rows; t++) to[t] = x[(size_t)t * x_row + i];
-        memset(to + rows, 0, (to_row - rows) * sizeof(float));
     }
 }
 
