@@ -119,6 +119,43 @@ def _best_allowed(
 
 
 @triton.jit
+def _best_of_parts(
+    logits_RV, best_RX, log_total_RX, alive_R, missing_R, rows, in_slot, forced, symbols, vocab_size, stride, parts,
+    X2: tl.constexpr, PART: tl.constexpr, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr,
+    ANY_BUT_END: tl.constexpr,
+):  # fmt: skip
+    """For the rows of a slot: their gain and missing symbols, and the best log-probability of each part [row][part].
+
+    The gain is added to the logits of a row: its log-probability so far minus the log of the softmax's denominator.
+    """
+    part = tl.arange(0, X2)
+    of_part, inside = rows[:, None] * parts + part[None, :], in_slot[:, None] & (part < parts)[None, :]
+    log_total = tl.load(log_total_RX + of_part, mask=inside, other=float("-inf"))
+    maximum = tl.where(in_slot, tl.max(log_total, 1), 0.0)
+    log_sum = maximum + tl.log(tl.where(in_slot, tl.sum(tl.exp(log_total - maximum[:, None]), 1), 1.0))
+    gain = tl.load(alive_R + rows, mask=in_slot, other=float("-inf")) - log_sum
+    missing = tl.load(missing_R + rows, mask=in_slot, other=0)
+    best = tl.load(best_RX + of_part, mask=inside, other=float("-inf"))
+    # Only the forced token if there is one. Otherwise all tokens are allowed but markers, in the first part, and
+    # symbols, of which there are too few for three parts.
+    best = tl.where((forced >= 0) & (part != forced // PART)[None, :], float("-inf"), best)
+    logits, in_rows = logits_RV + rows.to(tl.int64)[:, None] * stride, in_slot[:, None]
+    at = tl.where(forced >= 0, forced // PART, 0)
+    best = _best_allowed(
+        best, at, part, logits, in_rows, vocab_size, forced, symbols, missing, PART, PAD, UNK, BOS, EOS, ANY_BUT_END
+    )
+    count = tl.load(symbols + 1)
+    if count > 0:
+        for last in tl.static_range(2):
+            at = (tl.load(symbols) + last * (count - 1)) // PART
+            best = _best_allowed(
+                best, at, part, logits, in_rows, vocab_size, forced, symbols, missing,
+                PART, PAD, UNK, BOS, EOS, ANY_BUT_END,
+            )  # fmt: skip
+    return gain, missing, best + gain[:, None]
+
+
+@triton.jit
 def _penalty(length, alpha):
     return tl.exp(alpha * tl.log((5.0 + length) / 6.0))
 
@@ -138,47 +175,14 @@ def advance(
     job_id = tl.load(job_id_S + slot)
     if job_id != 0:
         t, limit, alpha = tl.load(position_R + slot * W), tl.load(limit_S + slot), tl.load(alpha_1)
-        row, part, position = tl.arange(0, W2), tl.arange(0, X2), tl.arange(0, P2)
+        row, position = tl.arange(0, W2), tl.arange(0, P2)
         rows = slot * W + row
-        # `gain` is added to the logits of a row: its log-probability so far minus the log of the softmax's denominator.
-        inside = (row < W)[:, None] & (part < parts)[None, :]
-        log_total = tl.load(log_total_RX + rows[:, None] * parts + part[None, :], mask=inside, other=float("-inf"))
-        maximum = tl.where(row < W, tl.max(log_total, 1), 0.0)
-        log_sum = maximum + tl.log(tl.where(row < W, tl.sum(tl.exp(log_total - maximum[:, None]), 1), 1.0))
-        gain = tl.load(alive_R + rows, mask=row < W, other=float("-inf")) - log_sum
-        best = tl.load(best_RX + rows[:, None] * parts + part[None, :], mask=inside, other=float("-inf"))
-        # Only the forced token if there is one. Otherwise all tokens are allowed but markers, in the first part, and
-        # symbols, of which there are too few for three parts.
         forced, symbols = tl.load(forced_SP + slot * positions + t), symbols_S2 + slot * 2
-        missing = tl.load(missing_R + rows, mask=row < W, other=0)
-        best = tl.where((forced >= 0) & (part != forced // PART)[None, :], float("-inf"), best)
-        own, in_rows = logits_RV + rows.to(tl.int64)[:, None] * stride, (row < W)[:, None]
-        at = tl.where(forced >= 0, forced // PART, 0)
-        best = _best_allowed(
-            best, at, part, own, in_rows, vocab_size, forced, symbols, missing, PART, PAD, UNK, BOS, EOS, ANY_BUT_END
-        )
-        count = tl.load(symbols + 1)
-        if count > 0:
-            for last in tl.static_range(2):
-                at = (tl.load(symbols) + last * (count - 1)) // PART
-                best = _best_allowed(
-                    best,
-                    at,
-                    part,
-                    own,
-                    in_rows,
-                    vocab_size,
-                    forced,
-                    symbols,
-                    missing,
-                    PART,
-                    PAD,
-                    UNK,
-                    BOS,
-                    EOS,
-                    ANY_BUT_END,
-                )
-        best = tl.reshape(best + gain[:, None], (W2 * X2,))
+        gain, missing, best = _best_of_parts(
+            logits_RV, best_RX, log_total_RX, alive_R, missing_R, rows, row < W, forced, symbols, vocab_size, stride,
+            parts, X2, PART, PAD, UNK, BOS, EOS, ANY_BUT_END,
+        )  # fmt: skip
+        best = tl.reshape(best, (W2 * X2,))
         # The C best parts, and the log-probabilities of all tokens in them.
         choice, index = tl.arange(0, C2), tl.arange(0, W2 * X2)
         chosen, peak = tl.zeros((C2,), tl.int32), tl.full((C2,), float("-inf"), tl.float32)
