@@ -348,4 +348,9 @@ void EXPORT(apply_linear)(const Linear *layer, const float *x, int rows, int chu
     free(batch.chunks);
 }
 
-const char *EXPORT(instructions)(void) { return INSTRUCTIONS; }
+const char *EXPORT(instructions)(void) {
+#ifdef TILES
+    if (tiles_allowed()) return INSTRUCTIONS " and AMX";
+#endif
+    return INSTRUCTIONS;
+}
