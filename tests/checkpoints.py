@@ -8,6 +8,7 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.tokenizers.tokenizer import Tokenizer
+from transduce.training.adam import Adam
 from transduce.training.checkpoint import Progress, adam_moments, list_checkpoints, save_checkpoint
 
 V = 23
@@ -16,19 +17,17 @@ V = 23
 class Training:
     """A model and its optimizer; an update depends only on them and the step number."""
 
-    def __init__(self, seed: int = 1, fused: bool = True, vocab_size: int = V, **settings: object) -> None:
+    def __init__(self, seed: int = 1, vocab_size: int = V, **settings: object) -> None:
         self.model = small_model(seed, vocab_size, **settings)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=fused)
+        self.optimizer = Adam(self.model.parameters())
         self.progress = Progress()
 
     def update(self) -> None:
         step = self.progress.step + 1
-        for group in self.optimizer.param_groups:
-            group["lr"] = 1e-2 / step
         source, target = random_sentences([4, 7, 2], V, 100 + step), random_sentences([5, 1, 6], V, 200 + step)
         hidden_MD = self.model(Batch.of(src=source, tgt=target))
         logits(self.model, hidden_MD).square().mean().backward()
-        self.optimizer.step()
+        self.optimizer.step(step, 1e-2 / step)
         self.optimizer.zero_grad()
         self.progress.step = step
 
@@ -41,7 +40,7 @@ class Training:
         """Copies of all tensors that training changes."""
         result = {name: x.detach().clone() for name, x in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
-            result |= {f"{key} of {name}": x.clone() for key, x in self.optimizer.state[parameter].items()}
+            result |= {f"{key} of {name}": x.clone() for key, x in self.optimizer.moments[parameter].items()}
         return result
 
 

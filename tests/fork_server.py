@@ -24,7 +24,6 @@ MADV_COLLAPSE = 25
 RUNNING = 1000
 """The answer instead of an exit code while a process is running."""
 PRELOADED = (
-    "torch._dynamo",  # an optimizer would import it
     "numpy.ctypeslib",
     "sacrebleu.tokenizers.tokenizer_13a",
     "pydantic.type_adapter",

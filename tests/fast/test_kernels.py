@@ -19,7 +19,7 @@ from transduce.nn.feed_forward import activate
 from transduce.nn.positions import Rotary
 from transduce.nn.rotary_rates import RotaryRates
 from transduce.tokenizers.tokenizer import PAD
-from transduce.training.checkpoint import begin_moments
+from transduce.training.adam import Adam
 
 pytest.importorskip("triton")
 
@@ -215,13 +215,9 @@ def test_adam(clip_norm: float, decay: float) -> None:
     ours, copies, torchs = leaves(*start), leaves(*start), leaves(*start)
     for copy in copies:
         copy.grad = torch.zeros_like(copy)
-    optimizer, theirs = (
-        torch.optim.AdamW(
-            [{"params": x[1:], "weight_decay": 0.0}, {"params": x[:1]}], betas=(0.9, 0.98), eps=1e-9, weight_decay=decay
-        )
-        for x in (ours, torchs)
-    )
-    begin_moments(optimizer)
+    optimizer = Adam(ours, weight_decay=decay)
+    groups = [{"params": torchs[1:], "weight_decay": 0.0}, {"params": torchs[:1]}]
+    theirs = torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-9, weight_decay=decay)
     fused = FusedAdam(optimizer, copies, ours)
     for number in range(1, 6):
         for copy, weight in zip(copies, torchs, strict=True):
@@ -237,7 +233,7 @@ def test_adam(clip_norm: float, decay: float) -> None:
             close(weight, expected)
             assert torch.equal(weight, copy)
             for name in ("exp_avg", "exp_avg_sq"):
-                close(optimizer.state[weight][name], theirs.state[expected][name], 1e-3)
+                close(optimizer.moments[weight][name], theirs.state[expected][name], 1e-3)
 
 
 def test_adam_takes_no_type_that_its_kernel_would_misread() -> None:
@@ -245,8 +241,7 @@ def test_adam_takes_no_type_that_its_kernel_would_misread() -> None:
 
     weights, copies = leaves(draw(3)), leaves(draw(3).half())
     copies[0].grad = torch.zeros_like(copies[0])
-    optimizer = torch.optim.Adam(weights)
-    begin_moments(optimizer)
+    optimizer = Adam(weights)
     with pytest.raises(AssertionError, match="no other type"):
         FusedAdam(optimizer, copies, weights)
 
@@ -259,8 +254,7 @@ def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_nor
     weights, copies = leaves(*start), leaves(*start)
     for copy in copies:
         copy.grad = torch.ones_like(copy)
-    optimizer = torch.optim.Adam(weights)
-    begin_moments(optimizer)
+    optimizer = Adam(weights)
     fused = FusedAdam(optimizer, copies, weights)
     assert copies[0].grad is not None
     copies[0].grad[1, 1] = math.nan
@@ -268,7 +262,7 @@ def test_adam_leaves_everything_as_it_is_where_gradients_are_not_finite(clip_nor
     for weight, copy, before in zip(weights, copies, start, strict=True):
         assert torch.equal(weight, before)
         assert torch.equal(copy, before)
-        assert not optimizer.state[weight]["exp_avg"].any()
+        assert not optimizer.moments[weight]["exp_avg"].any()
 
 
 # All together

@@ -31,16 +31,15 @@ def empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("fused", [True, False], ids=["fused", "plain"])
 def test_updates_after_loading_are_bit_identical_to_an_uninterrupted_run(
-    folder: Path, tokenizer: Tokenizer, fused: bool, positions: str
+    folder: Path, tokenizer: Tokenizer, positions: str
 ) -> None:
-    uninterrupted = Training(fused=fused, positions=positions).updated(3)
+    uninterrupted = Training(positions=positions).updated(3)
     saved = save(folder, tokenizer, uninterrupted)
     at_saving = uninterrupted.tensors()
     uninterrupted.updated(3)
 
-    resumed = Training(seed=99, fused=fused, positions=positions)
+    resumed = Training(seed=99, positions=positions)
     resumed.progress = load_checkpoint(saved, resumed.model, resumed.optimizer)
     assert_bitwise_equal(resumed.tensors(), at_saving)
     assert_bitwise_equal(resumed.updated(3).tensors(), uninterrupted.tensors())

@@ -15,6 +15,7 @@ from transduce.errors import RunError
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.tokenizers.tokenizer import PAD, Tokenizer
 from transduce.training import processes as processes_module
+from transduce.training.adam import Adam
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
 from transduce.training.processes import SINGLE_PROCESS, Processes
@@ -85,7 +86,7 @@ def test_a_process_without_a_pair_has_zero_loss_and_gradients(
     assert set(second.labels_L.tolist()) == {PAD}
     recipe = load_recipe(None, "tiny", {}, [])
     model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size)
-    learner = Learner(model, torch.optim.Adam(model.parameters()), Translate(), TrainConfig())
+    learner = Learner(model, Adam(model.parameters()), Translate(), TrainConfig())
     assert learner.compute(second).tolist() == [0.0, 0.0]
     assert all(weight.grad is not None and not weight.grad.any() for weight in model.parameters())
 
@@ -109,7 +110,7 @@ def test_two_processes_with_the_same_gradients_make_the_update_of_one(
     for processes in (SINGLE_PROCESS, Processes(0, 2)):
         torch.manual_seed(1)
         model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size)
-        optimizer = torch.optim.Adam(model.parameters())
+        optimizer = Adam(model.parameters())
         config = TrainConfig(clip_norm=0.5, precision="bfloat16" if half else "float32")
         learner = Learner(model, optimizer, Translate(), config, processes)
         for number in (1, 2):

@@ -14,6 +14,7 @@ from transduce.data.variation import Variation
 from transduce.models.encoder_decoder import EncoderDecoder
 from transduce.tokenizers.tokenizer import PAD, Tokenizer
 from transduce.training import r_drop
+from transduce.training.adam import Adam
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
 from transduce.training.recipe import load_recipe
@@ -67,7 +68,7 @@ def test_the_loss_of_a_step_includes_the_divergence_of_two_passes(
     (batch,) = Loader(Translate(), plan, Variation(toy_tokenizer), torch.device("cpu")).batch(0)
     torch.manual_seed(1)
     model = EncoderDecoder(recipe.model, toy_tokenizer.vocab_size).train()
-    optimizer = torch.optim.Adam(model.parameters())
+    optimizer = Adam(model.parameters())
     learner = Learner(model, optimizer, Translate(), TrainConfig(r_drop=4.0))
     torch.manual_seed(2)
     loss, nll = learner.compute(batch)

@@ -9,7 +9,7 @@ from pathlib import Path
 from transduce.cache_folder import REMEMBERED_DIGESTS, cache_folder
 from transduce.disk import digest, write_atomically
 
-SMALLEST = 1 << 20
+SMALLEST = 1 << 16
 """Bytes of the smallest file that is remembered; smaller ones are read again every time, which is fast."""
 _SETTLED = 2.0
 """Seconds since its last change after which a file is remembered: a clock may not tell two earlier changes apart."""

@@ -22,10 +22,10 @@ from transduce.models.merged_weights import ADAPTER
 from transduce.models.model import Model
 from transduce.models.weight_tensors import read_weights, save_tensors
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.training.adam import MOMENTS, Adam
 from transduce.training.sharded import gather_tensor, shard_like
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
-MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
@@ -87,17 +87,7 @@ def save_checkpoint(
     return final
 
 
-def begin_moments(optimizer: torch.optim.Optimizer) -> None:
-    """Initialize Adam's moments before the first update, so that they exist for every checkpoint."""
-    for group in optimizer.param_groups:
-        for weight in group["params"]:
-            if not optimizer.state[weight]:
-                # Fused Adam keeps its step count on the device of the weights, the other implementations on the CPU.
-                step = torch.zeros((), device=weight.device if group["fused"] else "cpu")
-                optimizer.state[weight] = {"step": step, **{name: torch.zeros_like(weight) for name in MOMENTS}}
-
-
-def adam_moments(model: Model, optimizer: torch.optim.Optimizer, *, keep: bool = True) -> dict[str, torch.Tensor]:
+def adam_moments(model: Model, optimizer: Adam, *, keep: bool = True) -> dict[str, torch.Tensor]:
     """Adam's moments by the names of the weights, in the processes that `keep` them.
 
     All processes gather those of a sharded model, one tensor after the other, into the memory of the CPU: on a GPU,
@@ -106,26 +96,23 @@ def adam_moments(model: Model, optimizer: torch.optim.Optimizer, *, keep: bool =
     moments = {}
     for name, parameter in model.trained.named_parameters():
         for key in MOMENTS:
-            mine = optimizer.state[parameter][key]
+            mine = optimizer.moments[parameter][key]
             complete = gather_tensor(mine)
             if keep:
                 moments[f"{key}.{name}"] = complete if complete is mine else complete.cpu()
     return moments
 
 
-def load_checkpoint(folder: Path, model: Model, optimizer: torch.optim.Optimizer) -> Progress:
+def load_checkpoint(folder: Path, model: Model, optimizer: Adam) -> Progress:
     """Load weights and optimizer state from a checkpoint; returns its progress."""
     before = model.trained.state_dict()
     weights = read_weights(_weights_of(folder), before)
     model.trained.load_state_dict({name: shard_like(x, like=before[name]) for name, x in weights.items()})
     tensors = load_file(folder / OPTIMIZER)
     progress = read_progress(folder)
-    begin_moments(optimizer)
     for name, parameter in model.trained.named_parameters():
-        state = optimizer.state[parameter]
-        state["step"].fill_(progress.step)
-        for key in MOMENTS:
-            state[key].copy_(shard_like(tensors[f"{key}.{name}"], like=parameter))
+        for key, moment in optimizer.moments[parameter].items():
+            moment.copy_(shard_like(tensors[f"{key}.{name}"], like=parameter))
     return progress
 
 

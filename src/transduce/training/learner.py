@@ -1,7 +1,6 @@
 """Gradients and updates of a model's weights. Precision, graph capture and sharding are chosen once, here.
 
-The weights that are trained are always float32. The optimizer is Adam (section 5.3), with decoupled weight decay
-(AdamW) if it is set.
+The weights that are trained are always float32.
 """
 
 import copy
@@ -17,7 +16,7 @@ from transduce.features import HOOKS
 from transduce.models.model import Model
 from transduce.nn.loss import with_bias
 from transduce.nn.low_rank import LowRank
-from transduce.training.checkpoint import begin_moments
+from transduce.training.adam import Adam
 from transduce.training.cuda_graph import capture
 from transduce.training.processes import SINGLE_PROCESS, Processes
 from transduce.training.r_drop import symmetric_kl
@@ -232,23 +231,10 @@ class CapturedCompute(Compute):
         self._replay = None
 
 
-def make_optimizer(model: Model, config: TrainConfig) -> torch.optim.Adam:
-    """Adam for what is trained of a model; weight decay applies to matrices only, not to biases and norms."""
-    weights = [weight for _, weight in model.trained.named_parameters()]
-    groups: list[dict[str, Any]] = [{"params": weights}]
-    if config.weight_decay:
-        groups = [
-            {"params": [weight for weight in weights if weight.dim() >= 2]},
-            {"params": [weight for weight in weights if weight.dim() < 2], "weight_decay": 0.0},
-        ]
-    return torch.optim.Adam(
-        [group for group in groups if group["params"]],
-        betas=(config.beta1, config.beta2),
-        eps=config.epsilon,
-        weight_decay=config.weight_decay,
-        decoupled_weight_decay=True,
-        fused=model.device.type in ("cpu", "cuda"),
-    )
+def make_optimizer(model: Model, config: TrainConfig) -> Adam:
+    """Adam for what is trained of a model."""
+    weights = (weight for _, weight in model.trained.named_parameters())
+    return Adam(weights, config.beta1, config.beta2, config.epsilon, config.weight_decay)
 
 
 class Learner:
@@ -257,7 +243,7 @@ class Learner:
     def __init__(
         self,
         model: Model,
-        optimizer: torch.optim.Adam,
+        optimizer: Adam,
         task: Task,
         config: TrainConfig,
         processes: Processes = SINGLE_PROCESS,
@@ -265,7 +251,6 @@ class Learner:
         self.optimizer, self.clip_norm = optimizer, config.clip_norm
         self._weights: list[Tensor] = [weight for _, weight in model.trained.named_parameters()]
         self._processes = processes
-        begin_moments(optimizer)
         self.is_sharded = is_sharded(model)
         half = use_bfloat16(config.precision, model.device) and not self.is_sharded  # FSDP2 has its own mixed precision
         self.captures = half and model.device.type == "cuda" and model.captures
@@ -307,16 +292,12 @@ class Learner:
             squares = norm.square()
             self._processes.all_reduce([squares])
             norm = squares.sqrt()
-        for state in self.optimizer.state.values():
-            state["step"].fill_(number - 1)  # PyTorch's count misses fused and skipped updates
         if not norm.isfinite():
             self.optimizer.zero_grad()
             return norm
         if self.clip_norm:
             torch._foreach_mul_(gradients, (self.clip_norm / (norm + 1e-6)).clamp(max=1.0))
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
+        self.optimizer.step(number, rate)
         self.optimizer.zero_grad()
         self.precision.refresh()
         return norm

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from transduce.config import Table, as_set, build, read_toml, to_table, to_toml
 from transduce.data.prepare import Prepared
 from transduce.disk import flush_folder, write_atomically
@@ -20,6 +18,7 @@ from transduce.models.folder import CARD, read_card, save_model
 from transduce.models.merged_weights import Base, read_base
 from transduce.models.model import Model
 from transduce.tokenizers.any_tokenizer import AnyTokenizer
+from transduce.training.adam import Adam
 from transduce.training.checkpoint import Progress, list_checkpoints, load_checkpoint, newest_intact, read_progress
 from transduce.training.metrics import Metrics
 from transduce.training.recipe import Recipe
@@ -74,7 +73,7 @@ class RunFolder:
             raise RunError(f"{self.path} contains other files and no run; choose another --out")
         return recipe
 
-    def resume(self, model: Model, optimizer: torch.optim.Adam, prepared: Prepared) -> Progress:
+    def resume(self, model: Model, optimizer: Adam, prepared: Prepared) -> Progress:
         """Load the newest intact checkpoint, if there is one."""
         corpus, sources = prepared.train.folder.name, prepared.sources
         checkpoint = newest_intact(self.checkpoints, self._log)

@@ -18,6 +18,7 @@ from transduce.data.plan import Plan
 from transduce.data.variation import Variation
 from transduce.errors import RunError
 from transduce.models.model import Model
+from transduce.training.adam import Adam
 from transduce.training.learner import Learner
 from transduce.training.loader import Loader
 from transduce.training.processes import SINGLE_PROCESS, Processes
@@ -110,7 +111,7 @@ class Steps(AbstractContextManager["Steps"]):
         plan: Plan,
         variation: Variation,
         model: Model,
-        optimizer: torch.optim.Adam,
+        optimizer: Adam,
         log: Callable[[str], None],
         processes: Processes = SINGLE_PROCESS,
     ) -> None:

@@ -1,8 +1,8 @@
 """Adam (section 5.3) in one pass over memory, for CUDA and gradients in half precision.
 
 torch's fused Adam needs gradients in the precision of the weights. They would have to be converted first, and the new
-weights copied back to half precision; this kernel saves these two passes over memory. It updates the state of a
-`torch.optim.Adam`, which checkpoints store.
+weights copied back to half precision; this kernel saves these two passes over memory. It updates the
+moments of `training.adam`, which checkpoints store.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from transduce.training.adam import Adam
+
 _BLOCK = 2048
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @triton.jit
@@ -69,16 +70,13 @@ class FusedAdam:
     decay, which is decoupled from the gradients.
     """
 
-    def __init__(self, optimizer: torch.optim.Adam, halves: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
-        group, device = optimizer.param_groups[0], halves[0].device
-        (self._beta1, self._beta2), self._epsilon = group["betas"], group["eps"]
-        decay = {weight: part["weight_decay"] for part in optimizer.param_groups for weight in part["params"]}
-        self._decays = any(decay.values())
-        self._decays_T = torch.tensor([decay[weight] for weight in weights], device=device)
-        moments = ([optimizer.state[weight][name] for name in _MOMENTS] for weight in weights)
+    def __init__(self, optimizer: Adam, halves: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
+        device, decays = halves[0].device, [optimizer.decay_of(weight) for weight in weights]
+        self._beta1, self._beta2, self._epsilon = optimizer.beta1, optimizer.beta2, optimizer.epsilon
+        self._decays, self._decays_T = any(decays), torch.tensor(decays, device=device)
         addresses = [
-            [x.data_ptr() for x in (weight, *pair, _grad(half), half)]
-            for weight, pair, half in zip(weights, moments, halves, strict=True)
+            [x.data_ptr() for x in (weight, *optimizer.moments[weight].values(), _grad(half), half)]
+            for weight, half in zip(weights, halves, strict=True)
         ]
         blocks = [(number, start) for number, half in enumerate(halves) for start in range(0, half.numel(), _BLOCK)]
         self._tables = (

@@ -26,6 +26,7 @@ from transduce.nn.loss import capped_terms, chunked_loss
 from transduce.nn.multi_head_attention import CrossAttention, SelfAttention
 from transduce.nn.segments import Segments
 from transduce.tokenizers.tokenizer import PAD
+from transduce.training.adam import Adam
 
 _MOST_PARTS, _FEWEST_ROWS = 32, 16
 """Parts into which the rows of a tensor are divided, and rows of a part, unless there are fewer."""
@@ -315,18 +316,15 @@ class NativeAdam:
     `workers` are the weights themselves, or copies of them in bfloat16, in the same order.
     """
 
-    def __init__(self, optimizer: torch.optim.Adam, workers: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
+    def __init__(self, optimizer: Adam, workers: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
         assert all(x.is_contiguous() for x in (*workers, *weights))
-        group = optimizer.param_groups[0]
-        (self._beta1, self._beta2), self._epsilon = group["betas"], group["eps"]
-        decays = {weight: part["weight_decay"] for part in optimizer.param_groups for weight in part["params"]}
+        self._beta1, self._beta2, self._epsilon = optimizer.beta1, optimizer.beta2, optimizer.epsilon
         self._workers, self._half = workers, _is_half(workers[0])
         self._trained_T7 = torch.zeros(len(weights), 7, dtype=torch.int64)
         for row, weight, worker in zip(self._trained_T7, weights, workers, strict=True):
-            moments = (optimizer.state[weight][name] for name in ("exp_avg", "exp_avg_sq"))
-            row[:3] = torch.tensor([x.data_ptr() for x in (weight, *moments)])
+            row[:3] = torch.tensor([x.data_ptr() for x in (weight, *optimizer.moments[weight].values())])
             row[4] = worker.data_ptr()
-            row[6:] = torch.tensor([decays[weight]], dtype=torch.float64).view(torch.int64)
+            row[6:] = torch.tensor([optimizer.decay_of(weight)], dtype=torch.float64).view(torch.int64)
         sizes = enumerate(weight.numel() for weight in weights)
         self._blocks_C2 = torch.tensor([(number, start) for number, size in sizes for start in range(0, size, _BLOCK)])
         self._squares_C = torch.empty(len(self._blocks_C2), dtype=torch.float64)
