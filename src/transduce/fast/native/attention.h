@@ -32,12 +32,15 @@ static void write_row(void *y, size_t start, int n, int half, const float *restr
     for (int i = 0; i < n; i++) to[i] = narrow(x[i]);
 }
 
+#ifndef WIDE
 typedef uint16_t Halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+#define WIDE(p) __builtin_convertvector(*(const Halves *)(p), Ints)
+#endif
 
 /* A vector of the numbers x, from i on. */
 INLINE Floats read_vector(const void *x, size_t i, const int half) {
     if (!half) return *(const Floats *)((const float *)x + i);
-    return (Floats)(__builtin_convertvector(*(const Halves *)((const uint16_t *)x + i), Ints) << 16);
+    return (Floats)((Ints)WIDE((const uint16_t *)x + i) << 16);
 }
 
 static inline const void *number_at(const void *x, size_t i, int half) { return (const char *)x + i * (half ? 2 : 4); }
@@ -86,20 +89,32 @@ typedef struct {
     int half;
 } Positions;
 
+/* Begin to read the n numbers from `offset` on of four positions, which are computed with next. */
+INLINE void prefetch_four(const void *x, const size_t *start, int offset, int n, const int half) {
+    for (int i = 0; i < n; i += half ? 32 : 16) /* a cache line */
+        UNROLL for (int j = 0; j < 4; j++) __builtin_prefetch(number_at(x, start[j] + offset + i, half));
+}
+
 /* Attention of one query over n positions. The keys, values and outputs of its heads are adjacent. Positions are read in
- * order, four at a time, for all heads: this is the order in memory. `scores` has room for [head][n], and then has the
+ * order, four at a time, for all heads: this is the order in memory. Processors do not foresee it, since four places of a page
+ * are read in turns, so the next four positions are prefetched. `scores` has room for [head][n], and then has the
  * weights. The widths and `half` may be constants.
  */
 INLINE void attend_widths(const float *q, const Positions *positions, int n, int heads, const int d_k, const int d_v,
                           const int half, float *scores, float *o) {
-#define PLACE(p, stride) ((positions->ancestor ? positions->ancestor[p] : 0) * positions->row_stride + (p) * stride)
+#define PLACE(p) ((positions->ancestor ? positions->ancestor[p] : 0) * positions->row_stride + (p) * stride)
+#define PLACE_FOUR(place, first) UNROLL for (int j = 0; j < 4; j++) place[j] = PLACE(((first) + j < n ? (first) + j : p))
 #define KEY(i) read_vector(positions->keys, i, half)
 #define VALUE(i) read_vector(positions->values, i, half)
     size_t stride = positions->key_stride;
     int p = 0;
     for (; p + 4 <= n; p += 4) {
-        size_t k0 = PLACE(p, stride), k1 = PLACE(p + 1, stride), k2 = PLACE(p + 2, stride), k3 = PLACE(p + 3, stride);
-        for (int h = 0; h < heads; h++, k0 += d_k, k1 += d_k, k2 += d_k, k3 += d_k) {
+        size_t k[4], next[4];
+        PLACE_FOUR(k, p);
+        PLACE_FOUR(next, p + 4);
+        for (int h = 0; h < heads; h++) {
+            size_t k0 = k[0] + h * d_k, k1 = k[1] + h * d_k, k2 = k[2] + h * d_k, k3 = k[3] + h * d_k;
+            prefetch_four(positions->keys, next, h * d_k, d_k, half);
             const float *query = q + h * d_k;
             float *score = scores + (size_t)h * n + p;
             Floats lanes0 = {0}, lanes1 = {0}, lanes2 = {0}, lanes3 = {0};
@@ -118,7 +133,7 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
         }
     }
     for (; p < n; p++) {
-        size_t k = PLACE(p, stride);
+        size_t k = PLACE(p);
         for (int h = 0; h < heads; h++, k += d_k) {
             Floats lanes = {0};
             int i = 0;
@@ -132,8 +147,12 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
     for (int i = 0; i < heads * d_v; i++) o[i] = 0;
     stride = positions->value_stride;
     for (p = 0; p + 4 <= n; p += 4) {
-        size_t v0 = PLACE(p, stride), v1 = PLACE(p + 1, stride), v2 = PLACE(p + 2, stride), v3 = PLACE(p + 3, stride);
-        for (int h = 0; h < heads; h++, v0 += d_v, v1 += d_v, v2 += d_v, v3 += d_v) {
+        size_t v[4], next[4];
+        PLACE_FOUR(v, p);
+        PLACE_FOUR(next, p + 4);
+        for (int h = 0; h < heads; h++) {
+            size_t v0 = v[0] + h * d_v, v1 = v[1] + h * d_v, v2 = v[2] + h * d_v, v3 = v[3] + h * d_v;
+            prefetch_four(positions->values, next, h * d_v, d_v, half);
             const float *weight = scores + (size_t)h * n + p;
             float w0 = weight[0], w1 = weight[1], w2 = weight[2], w3 = weight[3], *restrict output = o + h * d_v;
             int i = 0;
@@ -145,13 +164,14 @@ INLINE void attend_widths(const float *q, const Positions *positions, int n, int
         }
     }
     for (; p < n; p++) {
-        size_t v = PLACE(p, stride);
+        size_t v = PLACE(p);
         for (int h = 0; h < heads; h++, v += d_v) {
             float weight = scores[(size_t)h * n + p], *restrict output = o + h * d_v;
             for (int i = 0; i < d_v; i++) output[i] += weight * read_element(positions->values, v + i, half);
         }
     }
 #undef PLACE
+#undef PLACE_FOUR
 #undef KEY
 #undef VALUE
 }

@@ -48,6 +48,7 @@ typedef __m512i Weights;
 #define STORE(p, v) _mm512_storeu_si512(p, v)
 #define SPLAT(n) _mm512_set1_epi32(n)
 #define TIMES_128(v) _mm512_slli_epi32(v, 7)
+#define WIDE(p) _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(p)))
 #if defined(__AVX512VNNI__)
 #define INSTRUCTIONS "AVX-512 VNNI"
 enum { ZERO_POINT = 128, BLOCK_ROWS = 8, BLOCK_PANELS = 2, NARROW_ROWS = 4, WIDE_PANELS = 4 };
@@ -82,6 +83,7 @@ typedef __m256i Weights;
 #define STORE(p, v) _mm256_storeu_si256((__m256i *)(p), v)
 #define SPLAT(n) _mm256_set1_epi32(n)
 #define TIMES_128(v) _mm256_slli_epi32(v, 7)
+#define WIDE(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p)))
 #if defined(__AVXVNNI__)
 #define INSTRUCTIONS "AVX VNNI"
 enum { CHANNELS = 8, ZERO_POINT = 128, BLOCK_ROWS = 4, BLOCK_PANELS = 1, NARROW_ROWS = 2, WIDE_PANELS = 2 };
