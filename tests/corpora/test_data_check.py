@@ -71,6 +71,20 @@ def test_a_leak_is_shown_with_both_places_and_the_exit_code_is_1(transduce: Any,
     )
 
 
+def test_a_leak_is_found_if_the_columns_are_the_other_way_round(transduce: Any, folder: Path, tmp_path: Path) -> None:
+    pairs = demo_corpus(train=2_000, valid=50, test=50)
+    source, target = pairs.train[7]
+    new = [("a new source", "ein neues Ziel"), ("a new source", source), (target, "ein neues Ziel")]
+    write_tsv(tmp_path / "swapped.tsv", [*[(target, source) for source, target in pairs.train[:3]], *new])
+    outcome = transduce("data", "check", folder / "train.tsv", "--against", "swapped.tsv", cwd=tmp_path)
+    assert outcome.code == 1
+    assert "swapped.tsv: 5 of 6 pairs have a side that is also in the corpus\n" in outcome.out
+    assert "3 pairs (0.15%) whose source and translation are a pair of the --against text\n" in outcome.out
+    assert "train.tsv, line 2 (same as swapped.tsv, line 2)\n" in outcome.out
+    assert "whose source is in the --against text\n" in outcome.out
+    assert "train.tsv, line 8 (same as swapped.tsv, line 5)\n" in outcome.out
+
+
 def test_a_shift_of_two_files_is_reported(transduce: Any, folder: Path) -> None:
     outcome = transduce("data", "check", "--src", "train.en", "--tgt", "shifted.de", cwd=folder)
     assert outcome.code == 1
@@ -132,7 +146,15 @@ def test_unusable_lines_are_counted_and_few_pairs_are_not_checked(transduce: Any
         (["--src", "a.tsv"], "text to check: 1 source files but 0 target files"),
         (["a.tsv", "--against-tgt", "a.tsv"], "--against: 0 source files but 1 target files"),
         (["a.tsv", "-o", "a.tsv"], "--out would overwrite a.tsv"),
-        (["a.tsv", "-o", "b.txt"], "b.txt: cannot tell its format"),
+        (
+            ["a.tsv", "-o", "b.txt"],
+            "b.txt: pairs are not written in this format; end its name in .tsv, .jsonl, .ndjson, .parquet or .arrow",
+        ),
+        (
+            ["a.tsv", "-o", "b.tmx"],
+            "b.tmx: pairs are not written in this format; end its name in .tsv, .jsonl, .ndjson, .parquet or .arrow",
+        ),
+        (["a.tsv", "-o", "b.parquet.gz"], "b.parquet.gz: a table is not compressed by its name; name it b.parquet"),
         (["a.tsv", "-o", "no/b.tsv"], "no/b.tsv: cannot be written: No such file or directory"),
     ],
 )

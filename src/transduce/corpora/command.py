@@ -105,7 +105,8 @@ def check(
     against_src: Annotated[list[Path] | None, typer.Option(help="Instead: their source text.")] = None,
     against_tgt: Annotated[list[Path] | None, typer.Option(help="The translation of --against-src.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write the pairs that pass to: .tsv or .jsonl.")
+        Path | None,
+        typer.Option("--out", "-o", help="File to write the pairs that pass to: .tsv, .jsonl, .parquet or .arrow."),
     ] = None,
     force: ForceOption = False,
     charts: Annotated[

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transduce.corpora.check.lengths import Flags, Shift
-from transduce.corpora.check.scan import CorpusScan, Keys, pair_keys
+from transduce.corpora.check.scan import CorpusScan, Keys, pair_keys, unordered_pair_keys
 from transduce.files.pairs import count_pairs
 from transduce.files.texts import one_line
 
@@ -206,7 +206,7 @@ def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findin
         same_as = None
         if matches:
             keys, matching_keys, matching_scan = matches
-            file, line = matching_scan.place(int(np.argmax(matching_keys == keys[number])))
+            file, line = matching_scan.place(int(np.argmax(matching_keys == keys[number])) % len(matching_scan))
             same_as = f"line {line}" if matching_scan is scan and len(scan.corpus) == 1 else f"{file}, line {line}"
         examples.append(ShownExample(*scan.place(number), source, target, same_as))
     return ReportedIssue(
@@ -215,21 +215,25 @@ def _finding(issue: Issue, scan: CorpusScan, held_out: CorpusScan | None, findin
 
 
 def _matches(issue: str, scan: CorpusScan, held_out: CorpusScan | None) -> tuple[Keys, Keys, CorpusScan] | None:
-    """For an issue that is detected by keys: the keys of the corpus, the keys that they equal, and of which scan."""
-    pairs = pair_keys(scan.src, scan.tgt)
+    """For an issue that is detected by keys: the keys of the corpus, the keys that they equal, and of which scan.
+
+    Those of a side equal keys of both sides of the held-out set, the sources first.
+    """
     if held_out:
         if issue == "leaked_pair":
-            return pairs, pair_keys(held_out.src, held_out.tgt), held_out
-        if issue == "leaked_source":
-            return scan.src, held_out.src, held_out
-        if issue == "leaked_target":
-            return scan.tgt, held_out.tgt, held_out
+            held_out_pairs = unordered_pair_keys(held_out.src, held_out.tgt)
+            return unordered_pair_keys(scan.src, scan.tgt), held_out_pairs, held_out
+        if issue in ("leaked_source", "leaked_target"):
+            texts = np.concatenate([held_out.src, held_out.tgt])
+            return scan.src if issue == "leaked_source" else scan.tgt, texts, held_out
+    pairs = pair_keys(scan.src, scan.tgt)
     repeated = {"duplicate": scan.exact, "near_duplicate": pairs, "other_translation": scan.src}
     return (repeated[issue], repeated[issue], scan) if issue in repeated else None
 
 
 def _held_out_files(scan: CorpusScan, held_out: CorpusScan) -> list[HeldOutFile]:
-    leaked: Flags = np.isin(held_out.src, scan.src) | np.isin(held_out.tgt, scan.tgt)
+    texts = np.concatenate([scan.src, scan.tgt])
+    leaked: Flags = np.isin(held_out.src, texts) | np.isin(held_out.tgt, texts)
     files = []
     for entry, name in enumerate(held_out.names()):
         inside = held_out.entries == entry

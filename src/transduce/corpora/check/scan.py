@@ -75,12 +75,18 @@ def occurred_before(keys: Keys) -> Flags:
     return repeated
 
 
+def unordered_pair_keys(src: Keys, tgt: Keys) -> Keys:
+    """One key for both sides of each pair, which is the same if they are swapped."""
+    return pair_keys(np.minimum(src, tgt), np.maximum(src, tgt))
+
+
 def find_leaks(src: Keys, tgt: Keys, held_out_src: Keys, held_out_tgt: Keys) -> tuple[Flags, Flags, Flags]:
     """Flags pairs that the held-out set has, those of which it has the source, and of which only the target.
 
-    Each pair is flagged once.
+    Each pair is flagged once. A text is a leak on either side of the held-out set, whose sides may be swapped.
     """
-    pair = np.isin(pair_keys(src, tgt), pair_keys(held_out_src, held_out_tgt))
-    source = np.isin(src, held_out_src) & ~pair
-    target = np.isin(tgt, held_out_tgt) & ~pair & ~source
+    texts = np.concatenate([held_out_src, held_out_tgt])
+    pair = np.isin(unordered_pair_keys(src, tgt), unordered_pair_keys(held_out_src, held_out_tgt))
+    source = np.isin(src, texts) & ~pair
+    target = np.isin(tgt, texts) & ~pair & ~source
     return pair, source, target
