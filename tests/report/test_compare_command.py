@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from commands import complaint
+from commands import complaint, metrics
 from toy_run import TINY, as_sets
 
 
@@ -19,6 +19,19 @@ def test_runs_are_compared(transduce: Any, trained: Any, tmp_path: Any) -> None:
     report = (trained.run / "report.html").read_text(encoding="utf-8")
     assert "transduce train --src" in re.sub("<[^>]+>", "", report)  # the command
     assert "Worst outputs" in report
+
+
+def test_a_finished_run_without_validation_text_is_finished(transduce: Any, trained: Any, tmp_path: Any) -> None:
+    words = [*trained.words[: trained.words.index("--valid-src")], *as_sets(TINY | {"train.steps": 1})]
+    outcome = transduce(*words, "--out", "run", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    (final,) = [record for record in metrics(tmp_path / "run") if record["kind"] == "final"]
+    assert final == {"kind": "final", "step": 1, "samples": [], "ended_by": "train.steps=1"}
+    (verdict,) = [line for line in transduce("compare", "run", cwd=tmp_path).out.splitlines() if "verdict" in line]
+    assert verdict.split()[1:] == ["undertrained"]
+    report = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert "Not finished" not in report
+    assert "Checkpoints are scored" not in report
 
 
 def test_architectures_and_their_sizes_are_compared(transduce: Any, trained: Any, tmp_path: Any) -> None:

@@ -91,7 +91,7 @@ def _facts(run: Run) -> str:
     """The most important figures, scores first."""
     figures = {name: figure for name, figure in run.figures.items() if name not in ("parameters", "device")}
     facts = (f"<div class=fact><b>{figure.text}</b>{escape(name)}</div>" for name, figure in figures.items())
-    note = f'<p class="soft">{SEARCHES}</p>' if run.final and run.task.translates else ""
+    note = f'<p class="soft">{SEARCHES}</p>' if run.final and run.valid and run.task.translates else ""
     return f'<div class="facts">{"".join(facts)}</div>{note}'
 
 

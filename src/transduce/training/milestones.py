@@ -193,8 +193,7 @@ class Milestones:
         gains = self._gains(model, scores, search)
         if not validation.processes.is_main:
             return scores
-        if scores:
-            run.metrics.add("final", step=progress.step, **scores, **kept, ended_by=self.ending.reason)
+        run.metrics.add("final", step=progress.step, **scores, **kept, ended_by=self.ending.reason)
         seconds = round(progress.seconds, 3)
         facts = self.facts | {"steps": progress.step, "seconds": seconds, "averaged": len(last), "scores": scores}
         self.display.phase("calibrating the confidence")
