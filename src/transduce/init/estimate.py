@@ -57,16 +57,24 @@ class Cost:
     steps: int
     seconds_per_step: float
     epochs: float
+    """The epochs of all steps."""
     device: str
+    minutes: float | None = None
+    """The time limit of the run (`train.minutes`)."""
 
     @property
     def hours(self) -> float:
+        """The time of all steps, without the time limit."""
         return self.steps * self.seconds_per_step / 3600
 
     def __str__(self) -> str:
         digits = 0 if self.seconds_per_step >= 10 else 2
         speed = f"{self.seconds_per_step:,.{digits}f} s a step on {self.device}"
-        return f"{self.steps:,} steps, {self.epochs:,.1f} epochs, about {duration(self.hours)} ({speed})"
+        if self.minutes is None or self.minutes >= 60 * self.hours:
+            return f"{self.steps:,} steps, {self.epochs:,.1f} epochs, about {duration(self.hours)} ({speed})"
+        share = self.minutes / 60 / self.hours
+        fitting, epochs = max(1, int(share * self.steps)), share * self.epochs
+        return f"about {fitting:,} of {self.steps:,} steps, {epochs:,.1f} epochs in {self.minutes:g} minutes ({speed})"
 
 
 def readable(number: float) -> str:
@@ -126,7 +134,7 @@ def cost(recipe: Recipe, size: TextSize) -> Cost | None:
     seconds = _step_seconds(recipe, task, model, tokens) * config.batch_tokens / tokens * config.accumulate
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "this CPU"
     epochs = config.steps * config.accumulate * config.batch_tokens / max(1, size.tokens)
-    return Cost(config.steps, seconds, epochs, name)
+    return Cost(config.steps, seconds, epochs, name, config.minutes)
 
 
 def _step_seconds(recipe: Recipe, task: Task, model: Model, tokens: int) -> float:
