@@ -123,6 +123,22 @@ def test_a_recipe_from_flags_is_commented_and_can_be_trained(transduce: Any, tra
     assert transduce(*words, "--force", cwd=tmp_path).code == 0
 
 
+def test_the_estimate_of_a_recipe_has_the_steps_that_fit_into_its_time(transduce: Any, tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("some text\n" * 100)
+    words = ["init", "--text", "corpus.txt", "--preset", "tiny", *as_sets({"train.steps": 1_000_000})]
+    outcome = transduce(*words, *as_sets({"train.minutes": 0.3}), cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    _, length, _ = outcome.err.splitlines()
+    fitting, speed = re.fullmatch(  # type: ignore[union-attr]
+        r"transduce: preset tiny: about (\d+) of 1,000,000 steps, \S+ epochs in 0\.3 minutes "
+        r"\((\S+) s a step on this CPU\)",
+        length,
+    ).groups()
+    assert 0.3 * 60 / (float(speed) + 0.006) - 1 < int(fitting) < 0.3 * 60 / (float(speed) - 0.006) + 1
+    enough = transduce(*words, "--force", *as_sets({"train.minutes": 1e9}), cwd=tmp_path)
+    assert "preset tiny: 1,000,000 steps, " in enough.err
+
+
 def test_the_settings_that_are_commented_out_are_the_defaults(transduce: Any, tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("some text\n")
     for words in (["--text", "corpus.txt", "--style", "gpt2"], ["--src", "corpus.txt", "--tgt", "corpus.txt"]):

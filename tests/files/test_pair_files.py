@@ -9,7 +9,7 @@ import zstandard
 
 from transduce.errors import DataError
 from transduce.files.pair_formats import FUZZY, OTHER_THAN_TWO, UNTRANSLATED, writer_of
-from transduce.files.pairs import Pair, ReadReport, read_pairs
+from transduce.files.pairs import Pair, ReadReport, pair_writer, read_pairs
 from transduce.files.po import BAD_PO
 
 
@@ -90,6 +90,10 @@ def test_damaged_file(tmp_path: Path) -> None:
         read(tmp_path / "a.tmx", "<tmx>\n<body></tmx>")
 
 
-def test_pairs_are_not_written_in_these_formats() -> None:
-    with pytest.raises(DataError, match=r"a\.tmx: pairs of this format are only read; end its name in \.tsv or"):
-        writer_of(Path("a.tmx"))
+@pytest.mark.parametrize("name", ["a.tmx", "a.xliff", "a.po"])
+def test_pairs_are_not_written_in_these_formats(name: str) -> None:
+    message = rf"{name}: pairs are not written in this format; end its name in \.tsv, \.jsonl"
+    with pytest.raises(DataError, match=message + r" or \.ndjson$"):
+        writer_of(Path(name))
+    with pytest.raises(DataError, match=message + r", \.ndjson, \.parquet or \.arrow$"), pair_writer(Path(name)):
+        pass

@@ -111,6 +111,7 @@ def test_files_of_unequal_length_are_an_error_with_both_counts(
     with pytest.raises(DataError) as caught:
         read(paths)
     assert f"{paths[0]} has {counts[0]} lines and {paths[1]} has {counts[1]}" in str(caught.value)
+    assert str(caught.value).endswith("; find the first misaligned line")  # the pairs may not be for training
 
 
 # Each case: the bad line of the source file, of the target file, what the report calls it and which file is at fault.

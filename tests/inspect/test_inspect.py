@@ -43,6 +43,9 @@ def test_inspect_writes_a_site_with_a_page_for_each_line(transduce: Any, trained
     assert sorted(path.name for path in (tmp_path / "site/static").iterdir()) == ["page.css", "page.js"]
     again = complaint(transduce("inspect", "-m", "run", *site, cwd=trained.folder))
     assert "exists already; name a new folder" in again
+    both = ["--site", tmp_path / "new", tmp_path / "texts.txt", "-o", tmp_path / "a.html"]
+    refused = complaint(transduce("inspect", "-m", "run", *both, cwd=trained.folder))
+    assert refused == "--site writes a folder of pages, --out a page; leave out one of them"
     (tmp_path / "long.txt").write_text("babo\n" + "babo " * 300, encoding="utf-8")
     long = complaint(
         transduce("inspect", "-m", "run", "--site", tmp_path / "new", tmp_path / "long.txt", cwd=trained.folder)

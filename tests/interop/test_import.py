@@ -379,6 +379,9 @@ def test_refusals(transduce: Any, tmp_path: Path) -> None:
         "empty: neither a .gguf or .argosmodel file nor a folder with a config.json or a model of Marian"
     )
     assert refused("empty", "empty") == "empty exists already; name a folder that does not"
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page/index.html").touch()
+    assert refused("page") == "page is a page, which cannot be imported; use the model that was exported to it"
     gpt2(tmp_path / "original")
     folder = tmp_path / "original"
     settings = json.loads((folder / "config.json").read_text())

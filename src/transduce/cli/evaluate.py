@@ -167,9 +167,9 @@ def evaluate(
     folders = [find_model(path) for path in models]
     systems = scored_together(folders, ensemble)
     if models and not (src or test):
+        alternative = "leave out -m to score only those of --hyp" if hyps else "give translations to score with --hyp"
         raise ConfigError(
-            "there is nothing to score; give translations with --hyp, or text for the model to translate with --src "
-            "(--test has both sides)"
+            f"there is no text for the model to translate; give --src (--test has both sides), or {alternative}"
         )
     facts = [read_card(folder)["facts"] for folder in folders]
     tasks = [fact.get("task", TRANSLATE) for fact in facts]

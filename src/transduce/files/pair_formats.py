@@ -192,6 +192,8 @@ def _read_rows(path: Path) -> Entries:
 
 @contextmanager
 def _create_table(path: Path) -> Iterator[Callable[[str, str], None]]:
+    if path.suffix in COMPRESSIONS:
+        raise DataError(f"{path}: a table is not compressed by its name; name it {path.with_suffix('').name}")
     with table_writer(path) as add:
         yield lambda source, target: add({"src": source, "tgt": target})
 
@@ -332,8 +334,25 @@ def format_of(path: Path, alternative: str = "") -> PairFormat:
     for pair_format in PAIR_FORMATS:
         if format_suffix(path) in pair_format.suffixes:
             return pair_format
-    *others, last = (suffix for pair_format in PAIR_FORMATS for suffix in pair_format.suffixes)
-    raise DataError(f"{path}: cannot tell its format; end its name in {', '.join(others)} or {last}{alternative}")
+    raise DataError(f"{path}: cannot tell its format; end its name in {_suffixes_of(PAIR_FORMATS)}{alternative}")
+
+
+def written_format(path: Path, *, as_text: bool = False) -> PairFormat:
+    """The format by the name of a file to write; an error if there is none, or if it is only read.
+
+    With `as_text`, the formats are those whose files are text.
+    """
+    written = [pair_format for pair_format in PAIR_FORMATS if pair_format.write or (pair_format.create and not as_text)]
+    for pair_format in written:
+        if format_suffix(path) in pair_format.suffixes:
+            return pair_format
+    raise DataError(f"{path}: pairs are not written in this format; end its name in {_suffixes_of(written)}")
+
+
+def _suffixes_of(pair_formats: Iterable[PairFormat]) -> str:
+    """The endings of the names of files of these formats, for a message."""
+    *others, last = (suffix for pair_format in pair_formats for suffix in pair_format.suffixes)
+    return f"{', '.join(others)} or {last}"
 
 
 def require_one_side(path: Path) -> None:
@@ -344,9 +363,9 @@ def require_one_side(path: Path) -> None:
 
 def writer_of(path: Path) -> Callable[[str, str], str]:
     """The function that writes a pair in the format that a file's name tells."""
-    if write := format_of(path).write:
-        return write
-    raise DataError(f"{path}: pairs of this format are only read; end its name in .tsv or .jsonl")
+    write = written_format(path, as_text=True).write
+    assert write
+    return write
 
 
 def has_pairs(path: Path) -> bool:

@@ -14,7 +14,14 @@ from typing import Generic, NamedTuple, TypeVar
 from transduce.errors import ConfigError, DataError
 from transduce.files.files import COMPRESSIONS, raw_lines, text_writer
 from transduce.files.pair_formats import Pair as Pair
-from transduce.files.pair_formats import UnusableError, decode, format_of, format_suffix, require_one_side, writer_of
+from transduce.files.pair_formats import (
+    UnusableError,
+    decode,
+    format_of,
+    format_suffix,
+    require_one_side,
+    written_format,
+)
 
 Corpus = Sequence[tuple[str, ...]]
 """Files of pairs: each entry is one file that holds both sides or two files with one side each."""
@@ -128,12 +135,13 @@ def pair_writer(path: Path) -> Iterator[Callable[[str, str], None]]:
 
     The file appears, complete, when the block ends without an error.
     """
-    pair_format = format_of(path)
+    pair_format = written_format(path)
     if pair_format.create:
         with pair_format.create(path) as add:
             yield add
         return
-    row = writer_of(path)
+    row = pair_format.write
+    assert row
     with text_writer(path) as write:
         yield lambda source, target: write(row(source, target))
 
@@ -169,7 +177,7 @@ def _from_two_files(src: str, tgt: str, report: ReadReport) -> Iterator[tuple[in
             src_count, tgt_count = (number - 1, more) if src_raw is end else (more, number - 1)
             raise DataError(
                 f"{src} has {src_count:,} lines and {tgt} has {tgt_count:,}: line n of one must translate "
-                "line n of the other; find the first misaligned line before training"
+                "line n of the other; find the first misaligned line"
             )
         name = src
         try:

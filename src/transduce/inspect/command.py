@@ -12,6 +12,7 @@ from transduce.search.options import SearchOptions
 
 Inspector = Callable[[str], tuple[bytes, str | None]]
 """The serialized inspection of a text, and its translation; None if the model only reads texts."""
+_PAGE = Path("look.html")
 
 
 @search_options("beam", "length_penalty", "max_extra", "max_length", "min_length", "no_repeat")
@@ -22,7 +23,9 @@ def inspect(
     ],
     model: ModelOption = None,
     to: ToOption = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write.")] = Path("look.html"),
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="HTML page to write.", show_default=str(_PAGE))
+    ] = None,
     force: ForceOption = False,
     site: Annotated[
         Path | None,
@@ -53,8 +56,11 @@ def inspect(
     from transduce.models.folder import find_model, read_card
 
     if site is None:
+        out = out or _PAGE
         require_file_output(out)
         refuse_overwriting(out, force=force)
+    elif out:
+        raise ConfigError("--site writes a folder of pages, --out a page; leave out one of them")
     load: Callable[[], Inspector]
     architecture = read_card(find_model(model))["architecture"]
     if architecture in ("decoder_only", "encoder_only"):
@@ -69,6 +75,7 @@ def inspect(
         count = _write_site(site, Path(text), load)
         print(f"wrote {count} pages: open {site / 'index.html'} in a browser, or put the folder on any web space")
         return
+    assert out
     data, translation = load()(text)
     out.write_text(self_contained(data), encoding="utf-8")
     print(

@@ -93,7 +93,7 @@ def import_model(
         Path,
         typer.Argument(
             help="A Hugging Face folder (config.json, model.safetensors), a .gguf or .argosmodel file, a folder of "
-            "CTranslate2 or Marian, or what transduce export wrote.",
+            "CTranslate2 or Marian, or what transduce export wrote, except a page (web).",
             show_default=False,
         ),
     ],

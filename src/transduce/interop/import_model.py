@@ -99,6 +99,8 @@ def _read(path: Path) -> Original:
     if not has_settings:
         if not path.exists():
             raise ModelError(f"{path}: no such file or folder")
+        if (path / "index.html").exists():
+            raise ModelError(f"{path} is a page, which cannot be imported; use the model that was exported to it")
         raise ModelError(
             f"{path}: neither a .gguf or .argosmodel file nor a folder with a config.json or a model of Marian"
         )
