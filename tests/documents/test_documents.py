@@ -136,15 +136,24 @@ def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path
     assert mistake(slides).startswith(f"{slides}: .pptx files are not translated; convert it, e.g. to .docx")
     (resources := tmp_path / "a.properties").write_text("babo.title = babo gigo\n")
     assert mistake(resources).startswith(f"{resources}: .properties files are not translated; convert it")
-    assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.md")
+    for name in ("a.md", "b.txt", "a.bin", "a.odt"):
+        assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / name)
     assert "the output is lines of text; end its name in .txt" in mistake(text, "-o", tmp_path / "a.docx")
     assert "has its format, docx; end its name in .docx" in mistake(report, "-o", tmp_path / "a.jsonl")
     assert "there is no folder" in mistake(report, "-o", tmp_path / "missing" / "a.docx")
-    assert mistake(report, "--long", "refuse") == mistake(report, "--jsonl")
+    lines_only = "documents do not support {}, only lines and rows do"
+    assert mistake(report, "--long", "refuse") == lines_only.format("--long refuse")
+    assert mistake(report, "--nbest", "2", "--confidence") == lines_only.format("--nbest, --confidence")
+    assert mistake(report, "--resume") == lines_only.format("--resume")
+    for text_format in ("html", "srt", "docx"):
+        assert mistake("<p>babo gigo</p>", "--format", text_format) == (
+            f"--format {text_format} is for files and standard input, and <p>babo gigo</p> is text; "
+            f"pipe it in: echo TEXT | transduce translate --format {text_format}"
+        )
     assert mistake(report, "--format", "rtf").startswith(
         "--format rtf is not known; use one of docx, html, md, odt, pdf, po, "
     )
-    assert mistake(report, "--jsonl").startswith("--jsonl, --resume, --prefix, --min-confidence and --long")
+    assert mistake(report, "--jsonl", "--shard", "1/2") == lines_only.format("--jsonl, --shard")
     assert mistake(text, "--retranslate") == "--retranslate needs a document; a text file has no translations"
     assert mistake(report, report, "-o", "x.docx").startswith("--out names one file, but there are several documents")
     assert mistake(damaged) == f"{damaged}: damaged, or not a file of this format (it is not a zip archive)"

@@ -162,6 +162,12 @@ class RayOptions:
 
 
 _CONFLICTS = (
+    Conflict(
+        *("--nbest", "--jsonl", "--confidence", "--min-confidence", "--resume", "--shard", "--column"),
+        *("--prefix", "--long refuse", "--explain", "--ray"),
+        excludes="documents",
+        message="documents do not support {}, only lines and rows do",
+    ),
     Conflict("--nbest", needs="--jsonl", message="--nbest needs --jsonl: plain output is one line for each line"),
     Conflict(
         "--confidence",
@@ -183,17 +189,6 @@ _CONFLICTS = (
         "--resume",
         needs="an output and files",
         message="--resume needs --out and files to read: it continues where the output file ends",
-    ),
-    Conflict(
-        *("--ray", "--shard", "--column"),
-        excludes="documents",
-        message="--ray, --shard and --column work with lines and rows, not with documents",
-    ),
-    Conflict("--explain", excludes="documents", message="--explain works with lines and rows, not with documents"),
-    Conflict(
-        *("--jsonl", "--resume", "--prefix", "--min-confidence", "--long refuse"),
-        excludes="documents",
-        message="--jsonl, --resume, --prefix, --min-confidence and --long refuse work with text, not with documents",
     ),
     Conflict(
         "--column",
@@ -257,7 +252,8 @@ def translate(
     name. An existing file is replaced only with --force. A search option that is not given has the value stored
     with the model, usually the default shown here.
 
-    Of rows, all columns are kept, and the translation is the column tgt.
+    Rows that are written to .jsonl (without --jsonl), .parquet or .arrow keep all columns, and the translation is the
+    column tgt.
     """
     require_utf8(of_lines.prefix)
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
@@ -392,6 +388,11 @@ def _find_documents(inputs: Sequence[Input], format_: str | None) -> list[tuple[
     for item in inputs:
         if isinstance(item, Path) and not format_:
             _require_known_format(item)
+        if format_ and isinstance(item, str):
+            raise ConfigError(
+                f"--format {format_} is for files and standard input, and {item:.60} is text; "
+                f"pipe it in: echo TEXT | transduce translate --format {format_}"
+            )
         name = format_ or (document_format(uncompressed(item)) if isinstance(item, Path) else None)
         if isinstance(item, Path) and name not in (None, TEXT):
             assert name
@@ -419,11 +420,17 @@ def _require_known_format(path: Path) -> None:
 
 
 def _check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
-    """Raise an error if the name of the output promises another format than that of the document, or has no folder."""
-    wanted, suffix = document_format(out), out.suffix.lower()
+    """Raise an error if the name of the output has the suffix of another format than the document, or has no folder.
+
+    It may end like the name of the document, whose format may be told by --format, and it need not have a suffix.
+    """
+    suffix = out.suffix.lower()
     for path, name in documents:
         formats = OUTPUT_FORMATS.get(name, (name,))
-        if wanted not in (None, TEXT, *formats) or suffix in BINARY_SUFFIXES or has_rows(out) or suffix in TSV.suffixes:
+        suffixes = {suffix for format_ in formats for suffix in DOCUMENT_SUFFIXES[format_]}
+        if name not in OUTPUT_FORMATS:
+            suffixes.add(uncompressed(path).suffix.lower())
+        if suffix and suffix not in suffixes:
             told = f"is written as {' or '.join(formats)}" if name in OUTPUT_FORMATS else f"has its format, {name}"
             endings = " or ".join(DOCUMENT_SUFFIXES[name][0] for name in formats)
             raise ConfigError(f"--out {out}: the translation of {path} {told}; end its name in {endings}")
