@@ -85,6 +85,15 @@ def test_a_tag_inside_a_copied_word_stays_inside(page: str, output: str, written
     )
 
 
+@pytest.mark.parametrize("tags", ["<img src=a><img src=b>", "<input><!-- c --><input>"])
+def test_no_space_comes_between_tags_side_by_side(tags: str) -> None:
+    document = read("a.html", f"<p>Hi {tags} friend.</p>".encode())
+    swapped = AlignedTranslation("Freund, hallo!", [((0, 2), (8, 13)), ((3, 9), (0, 6))])
+    assert tags in document.write([swapped]).decode()
+    hello = AlignedTranslation("Hallo Freund!", [((0, 2), (0, 5)), ((3, 9), (6, 12))])
+    assert document.write([hello]).decode() == f"<p>Hallo {tags} Freund!</p>"
+
+
 class _CountedText(str):
     """A text that counts the characters of its slices."""
 

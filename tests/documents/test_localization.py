@@ -43,7 +43,7 @@ def test_another_library_reads_the_translated_catalogue(name: str) -> None:
         assert (str(new.source), new.getlocations(), new.getnotes(), new.getcontext()) == (
             str(old.source), old.getlocations(), old.getnotes(), old.getcontext(),
         )  # fmt: skip
-        if old.isheader() or old.isobsolete() or str(old.target) or not re.search("[a-z]", str(old.source)):
+        if old.isheader() or old.isobsolete() or str(old.target) or not re.search(r"[a-z]|\d\W", str(old.source)):
             assert str(new.target) == str(old.target)
         else:
             assert new.target.strings if new.hasplural() else str(new.target)
@@ -151,6 +151,32 @@ def test_a_copy_that_is_marked_as_untranslated_is_translated(state: str) -> None
     written = translated(read("a.xliff", f"{X1}{unit}{other}{X1_END}".encode()), str.upper).decode()
     expected = "THE END" if state in ("new", "needs-translation") else "The end"
     assert re.findall("<target.*?>(.*?)</target>", written) == [expected, "Ende"]
+
+
+@pytest.mark.parametrize(
+    ("target", "written"),
+    [
+        ("", "<target>{}</target>"),
+        ("<target/>", "<target>{}</target>"),
+        ("<target>{}</target>", "<target>{}</target>"),
+        ("<target><mrk mtype='seg' mid='2'/> | <mrk mtype='seg' mid='1'></mrk></target>",
+         "<target><mrk mtype='seg' mid='2'>TWO.</mrk> | <mrk mtype='seg' mid='1'>ONE <x id='1'/>DOG.</mrk></target>"),
+        ("<target><mrk mtype='seg' mid='1'>Ein.</mrk> <mrk mtype='seg' mid='2' /></target>",
+         "<target><mrk mtype='seg' mid='1'>Ein.</mrk> <mrk mtype='seg' mid='2'>TWO.</mrk></target>"),
+        ("<target><mrk mtype='seg' mid='2'>Zwei.</mrk></target>",
+         "<target><mrk mtype='seg' mid='1'>ONE <x id='1'/>DOG.</mrk> <mrk mtype='seg' mid='2'>Zwei.</mrk></target>"),
+        ("<target>Alles.</target>", "<target>Alles.</target>"),
+    ],
+)  # fmt: skip
+def test_segments_of_xliff_stay_and_are_translated_if_they_are_not(target: str, written: str) -> None:
+    segments = "<mrk mtype='seg' mid='1'>one <x id='1'/>dog.</mrk> <mrk mtype='seg' mid='2'>two.</mrk>"
+    text = "<source>one <x id='1'/>dog. two.</source>"
+    unit = f"<trans-unit id='1'>{text}<seg-source>{segments}</seg-source>{target.format(segments)}</trans-unit>"
+    unit = unit.replace("<target>", "<target state='new'>") if "{}" in target else unit
+    translation = translated(read("a.xliff", f"{X1}{unit}{X1_END}".encode()), str.upper).decode()
+    both = "<mrk mtype='seg' mid='1'>ONE <x id='1'/>DOG.</mrk> <mrk mtype='seg' mid='2'>TWO.</mrk>"
+    assert f"</seg-source>{written.format(both)}" in translation.replace(" state='new'", "")
+    assert not read("a.xliff", translation.replace(" state='new'", "").encode()).texts
 
 
 def test_the_header_of_a_template_gets_encoding_and_language() -> None:

@@ -49,6 +49,35 @@ def test_title_and_description_in_the_front_matter_are_translated() -> None:
     assert translated(toml, str.upper) == b"+++\ntitle = 'SOME WORDS'\ndraft = true\n+++\n"
 
 
+def test_texts_of_several_lines_in_the_front_matter_are_translated() -> None:
+    source = (
+        "---\ndescription: |  # literal\n\n  A *new*\n  page.\n\n  - all\n\n    of `it`\ntitle: My page\n"
+        "summary: >-\r\n    some words\r\n    here\r\ndate: |\n  kept\n---\n\nThe text.\n"
+    )
+    document = read("a.md", source.encode())
+    texts = ["A new page.", "all", "of `it`", "My page", "some words here", "The text."]
+    assert [text.text for text in document.texts] == texts
+    words = "|".join(["A", "new", "page", "all", "of", "My", "some words", "here", "The text"])
+    expected = re.sub(rf"\b(?:{words})\b", lambda word: word[0].upper(), source)
+    assert translated(document, str.upper).decode() == expected
+
+
+def test_attributes_of_html_in_markdown_are_translated() -> None:
+    source = (
+        "<table>\n<tr><td title='the cat'>a dog</td></tr>\n</table>\n\n"
+        'See <img src="a.png" alt="a dog"> and\n<abbr title=cat class="x">it</abbr> `<b title="x">`.\n\n'
+        '<hr title="a mouse">\n'
+    )
+    document = read("a.md", source.encode())
+    texts = ["the cat", "a dog", 'See and it `<b title="x">`.', "a dog", "cat", "a mouse"]
+    assert sorted(text.text for text in document.texts) == sorted(texts)
+    written = translated(document, lambda text: text.upper().replace("DOG", '*DOG* & "CO"')).decode()
+    assert "<td title='THE CAT'>A *DOG* &amp; \"CO\"</td>" in written
+    assert '<img src="a.png" alt="A *DOG* &amp; &quot;CO&quot;">' in written
+    assert '<abbr title="CAT" class="x">IT</abbr> `<b title="x">`' in written
+    assert '<hr title="A MOUSE">' in written
+
+
 def test_titles_of_links_and_images_in_markdown_are_translated() -> None:
     source = """See [the shop](a.html "Our *new* shop"), [![x](b.png 'a picture')](<c d> (stays)) or [e](f "7").\n"""
     document = read("a.md", source.encode())

@@ -8,6 +8,7 @@ from transduce.documents.mixed import MixedText, Role, code_role
 from transduce.documents.xml_source import XML_ENCODING, Element, XmlText, parse_xml
 from transduce.errors import DataError
 from transduce.files.files import decode_text
+from transduce.translation.markup import TaggedText
 
 _XLIFF_UNITS = frozenset({"trans-unit", "segment"})
 _UNTRANSLATED = frozenset({"new", "needs-translation", "initial"})
@@ -55,33 +56,101 @@ def _inherited(element: Element, attribute: str) -> str | None:
 
 
 def _add_xliff_unit(unit: Element, source: str, splicer: Splicer, retranslate: bool) -> None:
-    original, target = unit.child("source"), unit.child("target")
-    if original is None or (target is not None and not retranslate and _is_translated(unit, original, target)):
+    original, target, segments = unit.child("source"), unit.child("target"), _segments(unit.child("seg-source"))
+    is_divided = bool(segments and (target is None or _segments(target)))
+    if original is None or (target and not retranslate and not is_divided and _is_translated(unit, original, target)):
         return
     lines = _inherited(original, "xml:space") == "preserve"
-    mixed = MixedText(source, splicer, original.children, _xliff_role, labels=True, lines=lines)
+    content: MixedText | _SegmentedText
+    if segments:
+        content = _SegmentedText(source, splicer, unit, retranslate=retranslate, lines=lines)
+    else:
+        content = MixedText(source, splicer, original.children, _xliff_role, labels=True, lines=lines)
     name = source[original.start + 1 : original.inner_start].split()[0].strip("/>")
     name = f"{name.removesuffix('source')}target"
     if target is None:
         after = unit.child("seg-source") or original
-        _add(splicer, after.end, after.end, mixed, f"{_white_space_before(unit, original)}<{name}>", f"</{name}>")
-    elif target.inner_start < target.end and source[target.inner_start - 2] != "/":
-        _add(splicer, target.inner_start, target.inner_end, mixed)
-    else:  # without content: <target/>
-        opening = source[target.start : target.end].removesuffix("/>").rstrip() + ">"
-        _add(splicer, target.start, target.end, mixed, opening, f"</{name}>")
+        _add(splicer, after.end, after.end, content, f"{_white_space_before(unit, original)}<{name}>", f"</{name}>")
+    elif _is_closed(target, source):
+        _add(splicer, target.inner_start, target.inner_end, content)
+    else:
+        _add(splicer, target.start, target.end, content, _opening(target, source), f"</{name}>")
 
 
-def _add(splicer: Splicer, start: int, end: int, mixed: MixedText, opening: str = "", closing: str = "") -> None:
+def _is_closed(element: Element, source: str) -> bool:
+    """Whether an element has a closing tag, unlike <target/>."""
+    return element.inner_start < element.end and source[element.inner_start - 2] != "/"
+
+
+def _opening(element: Element, source: str) -> str:
+    """The opening tag of an element that gets content."""
+    return source[element.start : element.inner_start].removesuffix(">").removesuffix("/").rstrip() + ">"
+
+
+def _segments(element: Element | None) -> dict[str, Element]:
+    """The segments of an element of version 1.2, by the `mid` that the two languages have in common."""
+    elements = element.descendants() if element else ()
+    return {mark.attributes.get("mid", ""): mark for mark in elements if mark.attributes.get("mtype") == "seg"}
+
+
+class _SegmentedText:
+    """The content of the target of a unit that is divided into segments; those without a translation get one.
+
+    The elements of the segments are those of the target, or of <seg-source> if the target lacks any of them.
+    """
+
+    def __init__(self, source: str, splicer: Splicer, unit: Element, *, retranslate: bool, lines: bool) -> None:
+        originals, targets = _segments(unit.child("seg-source")), _segments(unit.child("target"))
+        frame = unit.child("target" if originals.keys() <= targets.keys() else "seg-source")
+        assert frame is not None
+        self._pieces: list[str | MixedText] = []
+        at = frame.inner_start
+        for mid, place in _segments(frame).items():
+            if place.start < at:
+                continue  # inside another segment
+            original, target = originals.get(mid), targets.get(mid)
+            self._pieces.append(source[at : place.start])
+            at = place.end
+            if original is None or (target and not retranslate and _is_translated(unit, original, target)):
+                kept = target or place
+                self._pieces.append(source[kept.start : kept.end])
+                continue
+            text = MixedText(source, splicer, original.children, _xliff_role, labels=True, lines=lines)
+            name = source[place.start + 1 : place.inner_start].split()[0]
+            self._pieces += [_opening(place, source), text, f"</{name}>"]
+        self._pieces.append(source[at : frame.inner_end])
+
+    @property
+    def texts(self) -> list[TaggedText]:
+        return [text for piece in self._pieces if isinstance(piece, MixedText) for text in piece.texts]
+
+    def write(self, outputs: list[str]) -> str:
+        """The content with the markup of the translations."""
+        waiting = iter(outputs)
+        return "".join(
+            piece if isinstance(piece, str) else piece.write([next(waiting) for _ in piece.texts])
+            for piece in self._pieces
+        )
+
+
+def _add(
+    splicer: Splicer,
+    start: int,
+    end: int,
+    content: MixedText | _SegmentedText,
+    opening: str = "",
+    closing: str = "",
+) -> None:
     """Put the translations of a text, between these tags, in the place of a part of the source."""
-    if mixed.texts:
-        unit = Unit(mixed.texts, escape_xml, lambda outputs: opening + mixed.write(outputs) + closing, copy=False)
+    if content.texts:
+        unit = Unit(content.texts, escape_xml, lambda outputs: opening + content.write(outputs) + closing, copy=False)
         splicer.add(start, end, unit)
 
 
 def _is_translated(unit: Element, original: Element, target: Element) -> bool:
-    """Whether a target has text other than a copy of the source that is marked as untranslated."""
-    state = target.attributes.get("state") or unit.attributes.get("state")
+    """Whether a target, or a segment of it, has text other than a copy of the source marked as untranslated."""
+    whole = unit.child("target")
+    state = (whole and whole.attributes.get("state")) or unit.attributes.get("state")
     return bool(target.text.strip()) and not (state in _UNTRANSLATED and target.text == original.text)
 
 

@@ -64,6 +64,8 @@ class Unit:
     """Whether it stays as it is if every translation equals its text; not so if the file has both languages."""
     layout: Callable[[str], str] = str
     """Breaks a translation into lines: replaces some of its spaces by newlines."""
+    attributes: frozenset[int] = frozenset()
+    """Indices of the texts that are values of HTML attributes, which are escaped as such, and in one line."""
 
     def __post_init__(self) -> None:
         check_deadline(2)  # its texts take more memory than an element
@@ -75,7 +77,12 @@ class Unit:
         if self.copy and all(output.text == tagged.text for tagged, output in pairs):
             return None
         return self.write(
-            [project(tagged, self.layout(output.text), output.alignment, self.escape) for tagged, output in pairs]
+            [
+                html.escape(output.text)
+                if index in self.attributes
+                else project(tagged, self.layout(output.text), output.alignment, self.escape)
+                for index, (tagged, output) in enumerate(pairs)
+            ]
         )
 
 
@@ -140,7 +147,7 @@ class Document:
         self._units = [(name, unit) for name, splicer in members.items() for unit in reversed(splicer.units)]
         self.texts = [text for _, unit in self._units for text in unit.texts]
         self.warning = ""
-        """What the translation lacks, if anything."""
+        """What the translation lacks, if anything; some of it is known only after `write`."""
 
     def write(self, outputs: Sequence[AlignedTranslation]) -> bytes:
         """The file with the translation of each text."""
@@ -164,13 +171,13 @@ def read_text(data: bytes, name: str, _: ReadOptions) -> Document:
 
 
 def has_words(tagged: TaggedText) -> bool:
-    """Whether a text has a letter outside of its protected ranges."""
-    at = 0
+    """Whether a text has a letter, or a number such as "1,200" with more than digits, outside protected ranges."""
+    free, at = "", 0
     for start, end, _ in tagged.protected:
-        if any(map(str.isalpha, tagged.text[at:start])):
-            return True
+        free += tagged.text[at:start]
         at = max(at, end)
-    return any(map(str.isalpha, tagged.text[at:]))
+    free = (free + tagged.text[at:]).strip()
+    return any(map(str.isalpha, free)) or (any(map(str.isdecimal, free)) and not free.isdecimal())
 
 
 def tagged_text(text: str) -> TaggedText:

@@ -2,7 +2,8 @@
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Literal, NamedTuple, cast
 
 from transduce.deadline import check_deadline
@@ -115,7 +116,7 @@ class HtmlText:
         if not any(part.kind == "text" for part in run):
             return
         builder = TaggedTextBuilder()
-        for part in run:
+        for part in _joined(run):
             if part.kind == "text":
                 builder.add_text(html.unescape(part.source))
             elif part.kind == "open":
@@ -134,6 +135,13 @@ class HtmlText:
             self.places.append((run[0].start + len(before), run[0].start + len(source) - len(after)))
 
 
+def _joined(run: Sequence[_Part]) -> Iterator[_Part]:
+    """The run; elements without text that nothing separates are a single element, so that nothing comes between."""
+    for is_empty, group in groupby(run, key=lambda part: part.kind == "empty"):
+        parts = list(group)
+        yield from [parts[0]._replace(source="".join(part.source for part in parts))] if is_empty else parts
+
+
 def _has_only_links(run: Sequence[_Part]) -> bool:
     """Whether there are several links, with all words in them, as in a menu; in a sentence, words are around links."""
     links, in_link = 0, False
@@ -146,7 +154,12 @@ def _has_only_links(run: Sequence[_Part]) -> bool:
     return links > 1
 
 
-def _attribute_units(parts: Sequence[_Part]) -> Iterator[PlacedUnit]:
+def attribute_units(tag: str) -> Iterator[PlacedUnit]:
+    """The texts in attributes of a tag, with the places of the values without quotes."""
+    return _attribute_units(_scan(tag))
+
+
+def _attribute_units(parts: Iterable[_Part]) -> Iterator[PlacedUnit]:
     """The texts in attributes, such as `alt`, in the order of the source; none of elements that are not translated."""
     for part in parts:
         if "=" not in part.source or not part.name or part.kind not in ("open", "empty", "block"):
@@ -243,16 +256,22 @@ def read_html(data: bytes, name: str, options: ReadOptions) -> Document:
     if options.target:
         language = rf"\g<1>{options.target}"
         source = _PAGE_TAG.sub(lambda tag: _LANGUAGE.sub(language, tag[0]), source, count=1)
-    parts = list(_scan(source))
-    page, splicer = HtmlText(source, parts), Splicer(source)
+    splicer = Splicer(source)
+    add_html(splicer, source, 0, len(source))
+    return text_document(splicer, encoding)
+
+
+def add_html(splicer: Splicer, source: str, start: int, end: int) -> None:
+    """Add the texts and attributes of HTML that is a part of a source."""
+    parts = [part._replace(start=start + part.start) for part in _scan(source[start:end])]
+    page = HtmlText(source, parts)
     places: list[tuple[int, int, Unit | None]] = [
-        (start, end, None) for (start, end), text in zip(page.places, page.texts, strict=True) if has_words(text)
+        (*place, None) for place, text in zip(page.places, page.texts, strict=True) if has_words(text)
     ]
     places += _attribute_units(parts)
-    for start, end, unit in sorted(places, key=lambda place: place[0], reverse=True):
+    for first, last, unit in sorted(places, key=lambda place: place[0], reverse=True):
         # An attribute in a text is a unit inside it, which the tags of the text then have a marker for.
-        splicer.add(start, end, unit or Unit(HtmlText(splicer.raw(start, end)).texts, escape_xml))
-    return text_document(splicer, encoding)
+        splicer.add(first, last, unit or Unit(HtmlText(splicer.raw(first, last)).texts, escape_xml))
 
 
 def _in_quotes(outputs: list[str]) -> str:

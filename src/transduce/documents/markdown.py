@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from transduce.deadline import check_deadline
 from transduce.documents.document import (
     Document,
-    PlacedUnit,
     ReadOptions,
     Splicer,
     Unit,
-    escape_xml,
     has_words,
     tagged_text,
     text_document,
 )
-from transduce.documents.html_text import HtmlText
+from transduce.documents.front_matter import front_matter_units, without_front_matter
+from transduce.documents.html_text import add_html, attribute_units
 from transduce.errors import DataError
 from transduce.files.files import decode_text
 from transduce.translation.markup import TaggedText, TaggedTextBuilder
@@ -48,15 +47,6 @@ _MARKER = re.compile('("?)\0([0-9]+)\0')
 _TITLE = re.compile(r"(\]\(\s*(?:<[^<>\n]*>|[^\s<]\S*)\s+)(?:\"([^\"\\]*)\"|'([^'\\]*)')(\s*\))", re.DOTALL)
 """The end of a link or an image that has a title."""
 _TAG_NAME = re.compile(r"</?([^\s/>]+)")
-_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
-_ENTRY = re.compile(
-    r"^(?:title|subtitle|description|summary|excerpt)[ \t]*(?::[ \t]+|=[ \t]*(?=[\"']))"
-    r"(?P<value>(?P<quote>[\"'])(?P<quoted>[^\"'\\\n]*(?:(?!(?P=quote))[\"'][^\"'\\\n]*)*)(?P=quote)|\w[^\n]*?)"
-    r"[ \t]*\r?$(?!\n[ \t]+\S)",
-    re.MULTILINE,
-)
-"""An entry of which the value is in one line, without escapes."""
-_NOT_PLAIN = re.compile(r"\A\W|:(?:\s|\Z)|\s#")
 _ADMONITION = re.compile(r'( *)(?:!!!|\?\?\?\+?)[ \t]+[\w -]+(?:"([^"]*)")?[ \t]*\r?')
 _DEFINITION_LINE = re.compile(r" {0,3}[:~][ \t]+\S.*")
 _INDENTATION = 4
@@ -89,28 +79,30 @@ class InlineRange(NamedTuple):
 def read_markdown(data: bytes, name: str, _: ReadOptions) -> Document:
     """Read a Markdown file: CommonMark with tables and strikethrough."""
     source, encoding = decode_text(data, name)
-    return text_document(Splicer(source, _units(source)), encoding)
+    splicer = Splicer(source)
+    places: list[tuple[int, int, Unit | None]] = [*front_matter_units(source), *_places(source)]
+    for start, end, unit in sorted(places, key=lambda place: place[0], reverse=True):
+        if unit:
+            splicer.add(start, end, unit)
+        else:
+            add_html(splicer, source, start, end)
+    return text_document(splicer, encoding)
 
 
-def _units(source: str) -> Iterator[PlacedUnit]:
+def _places(source: str) -> Iterator[tuple[int, int, Unit | None]]:
+    """The units of the text; None stands for an HTML block."""
     ranges = InlineRanges()
-    front = _FRONT_MATTER.match(source)
-    if front:
-        yield from _front_matter_units(front[0])
-    hidden = re.sub(r"[^\n]", "", front[0]) + source[front.end() :] if front else source
     lines = source.split("\n")
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     environment: dict[str, Any] = {}
     row, cursor = -1, 0
-    for token in ranges.blocks(_without_indentation(hidden), environment):
+    for token in ranges.blocks(_without_indentation(without_front_matter(source)), environment):
         if token.map is None or token.type not in ("inline", "html_block"):
             continue
         first, last = token.map
         if token.type == "html_block":
-            block = source[starts[first] : starts[last]].rstrip("\n")
-            page = HtmlText(block)
-            if not token.level and any(map(has_words, page.texts)):
-                yield starts[first], starts[first] + len(block), Unit(page.texts, escape_xml, page.fill)
+            if not token.level:
+                yield starts[first], min(starts[last], len(source)), None
             continue
         in_table = token.meta.get("cell", False)
         if in_table:
@@ -142,7 +134,7 @@ def _locate(content: str, lines: Sequence[str], starts: Sequence[int]) -> _Place
 
 def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRange]], in_table: bool) -> Unit | None:
     """The unit of a block's content: hard line breaks separate texts; alternative texts and titles follow them."""
-    content, attributes = _take_attributes(source, find)
+    content, attributes, html_attributes = _take_attributes(source, find)
     label = _LABEL.match(content)
     begin = label.end() if label else 0
     closing = _DIRECTIVE_END.search(content, begin)
@@ -184,7 +176,8 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
         text = _continue(_SPECIAL.sub(r"\\\g<0>", text), place)
         return text.replace("|", "\\|") if in_table else text
 
-    return Unit([*texts, *attributes], escape, write, layout=lambda text: _wrap(text, width))
+    in_html = frozenset(len(texts) + index for index in html_attributes)
+    return Unit([*texts, *attributes], escape, write, layout=lambda text: _wrap(text, width), attributes=in_html)
 
 
 def _separated(element: InlineRange, content: str) -> InlineRange:
@@ -198,18 +191,32 @@ def _continue(source: str, place: _Place) -> str:
     return source.replace("\n", place.line_break)
 
 
-def _take_attributes(content: str, find: Callable[[str], list[InlineRange]]) -> tuple[str, list[TaggedText]]:
-    """The content with a marker for each alternative text and each title of a link or an image, and these texts."""
-    parts, texts, at = list[str](), list[TaggedText](), 0
+def _take_attributes(content: str, find: Callable[[str], list[InlineRange]]) -> tuple[str, list[TaggedText], list[int]]:
+    """The content with a marker for each text of an attribute, these texts, and the indices of those in HTML tags.
+
+    Attributes are alternative texts, titles of links and images, and those of HTML tags.
+    """
+    parts, texts, in_html, at = list[str](), list[TaggedText](), list[int](), 0
 
     def marker(text: TaggedText) -> str:
         texts.append(text)
         return f"\0{len(texts) - 1}\0"
 
+    def html_tag(tag: str) -> str:
+        pieces, at = list[str](), 0
+        for start, end, unit in attribute_units(tag):
+            in_html.append(len(texts))
+            value = marker(unit.texts[0])
+            pieces += [tag[at:start], value if tag[start - 1] in "\"'" else f'"{value}"']
+            at = end
+        return "".join([*pieces, tag[at:]])
+
     for element in find(content):
-        if element.kind not in ("image", "link_close"):
+        if element.kind not in ("image", "link_close", "html_inline"):
             continue
         raw = content[element.start : element.end]
+        if element.kind == "html_inline":
+            raw = html_tag(raw)
         if element.kind == "image" and has_words(text := _alternative_text(element.text, find(element.text))):
             rest = raw.removeprefix(f"![{element.text}")
             # A label that was the text itself is written out, because the text changes.
@@ -220,7 +227,7 @@ def _take_attributes(content: str, find: Callable[[str], list[InlineRange]]) -> 
             raw = f'{raw[: title.start()]}{title[1]}"{marker(text)}"{title[4]}'
         parts += [content[at : element.start], raw]
         at = element.end
-    return "".join([*parts, content[at:]]), texts
+    return "".join([*parts, content[at:]]), texts, in_html
 
 
 def _alternative_text(source: str, ranges: list[InlineRange]) -> TaggedText:
@@ -277,26 +284,6 @@ def _wrap(text: str, width: int | None) -> str:
         else:
             lines.append(word)
     return "\n".join(lines)
-
-
-def _front_matter_units(front_matter: str) -> Iterator[PlacedUnit]:
-    """The texts of a front matter, with their places."""
-    for entry in _ENTRY.finditer(front_matter):
-        quote = entry["quote"] or ""
-        tagged = tagged_text(entry["quoted"] if quote else entry["value"])
-        if has_words(tagged) and (quote or not _NOT_PLAIN.search(tagged.text)):
-            yield *entry.span("value"), Unit([tagged], str, partial(_written_entry, quote))
-
-
-def _written_entry(quote: str, outputs: list[str]) -> str:
-    """The value of an entry, in quotes if it needs them."""
-    (text,) = outputs
-    if quote == "'" and "'" not in text:
-        return f"'{text}'"
-    if not quote and not _NOT_PLAIN.search(text):
-        return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _without_indentation(source: str) -> str:

@@ -15,10 +15,10 @@ from transduce.translation.stages.protect import Protection
 class Role(NamedTuple):
     """What an element inside a text is."""
 
-    kind: Literal["inline", "open", "close", "empty", "protected", "text", "break", "ignored"]
-    """An element with text; half of a pair; without text; with text to keep; text; the end of a text; nothing."""
+    kind: Literal["inline", "open", "close", "empty", "protected", "space", "break", "ignored"]
+    """An element with text; half of a pair; without text; with text to keep; a space; the end of a text; nothing."""
     value: str = ""
-    """What open and close have in common, or the text; of text to keep, that which the translator reads."""
+    """What open and close have in common; of text to keep, that which the translator reads."""
 
 
 _PROTECTION = Protection()
@@ -85,6 +85,13 @@ class TextPieces:
         else:
             self.builder.add_empty(source)
 
+    def add_space(self, tag: str) -> None:
+        """Add an element without content that stands for white space, by its opening tag."""
+        self._text.append(TAG)
+        self.builder.open("space", tag.removesuffix(">").removesuffix("/"))
+        self.builder.add_text(" ")  # inside the tag, where it means nothing
+        self.builder.close("space", "/>")
+
     def separate(self, source: str) -> None:
         """End a text with this source."""
         self.end()
@@ -147,8 +154,8 @@ class MixedText(TextPieces):
                 self.builder.close(role.value, raw)
             elif role.kind == "protected":
                 self.add_kept(raw, role.value or child.text)
-            elif role.kind == "text":
-                self._add_html(role.value)
+            elif role.kind == "space":
+                self.add_space(self._source[child.start : child.inner_start])
             elif role.kind == "break" and outermost:
                 self.separate(raw)
             elif role.kind != "ignored":

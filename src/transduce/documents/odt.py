@@ -41,7 +41,7 @@ def _role(element: Element) -> Role:
     if element.name in ("span", "a", "meta"):
         return Role("inline")
     if element.name == "s":
-        return Role("text", " ")
+        return Role("space")
     if element.name in ("tab", "line-break"):
         return Role("break")
     return Role("ignored" if element.name == "soft-page-break" else "empty")

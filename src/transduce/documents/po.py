@@ -1,8 +1,9 @@
 """PO files: untranslated messages get a translation; everything else stays."""
 
 import re
-from collections.abc import Iterator
-from itertools import accumulate
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import accumulate, takewhile
+from typing import NamedTuple
 
 from transduce.documents.document import (
     Document,
@@ -15,6 +16,7 @@ from transduce.documents.document import (
 )
 from transduce.documents.html_text import HtmlText
 from transduce.documents.mnemonics import Label, read_label
+from transduce.documents.placeholders import FormatText, number_placeholders
 from transduce.errors import DataError
 from transduce.files.files import decode_text
 from transduce.files.po import PoMessage, quote, read_messages
@@ -26,6 +28,27 @@ _LANGUAGE = re.compile(r"^Language: *([\w@-]+)", re.MULTILINE)
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _TAG_MARK = "\0"  # PO files have no such character
 _ENTITY = re.compile(r"&#?\w+;")
+
+
+class _Place(NamedTuple):
+    """A msgstr that gets a translation."""
+
+    keyword: str
+    text: FormatText
+    original: str
+    """Its source in the file."""
+    line: int
+    newline: str
+    unmatched: set[int]
+    """The lines of strings that stay as they are, because their placeholders would be in another order."""
+
+    def write(self, translation: str) -> str:
+        """The source of the string with a translation of its text."""
+        restored = self.text.restore(translation)
+        if restored is None:
+            self.unmatched.add(self.line)
+            return self.original
+        return _written(self.keyword, restored, self.newline)
 
 
 def read_po(data: bytes, name: str, options: ReadOptions) -> Document:
@@ -40,7 +63,7 @@ def read_po(data: bytes, name: str, options: ReadOptions) -> Document:
     lines = source.split("\n")
     newline = "\r\n" if "\r\n" in source else "\n"
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    units = []
+    units, unmatched = [], set[int]()
     for message in read_messages(line.removesuffix("\r") for line in lines):
         if message.problem:
             raise DataError(f"{name}, line {message.line}: {message.problem} in this message")
@@ -48,15 +71,44 @@ def read_po(data: bytes, name: str, options: ReadOptions) -> Document:
             language = _LANGUAGE.search(message.strings["msgstr"].text) if "msgstr" in message.strings else None
             options.require_languages(name, None, language and language[1])
             continue
+        flags = _flags(lines, message)
         forms = [keyword for keyword in message.strings if keyword.startswith("msgstr")]
         for keyword in forms:
             string = message.strings[keyword]
             if string.text and not options.retranslate:
                 continue
-            if unit := _unit(keyword, _source_of(message, keyword, len(forms)), newline):
-                end = starts[string.end - 1] - 1
-                units.append((starts[string.first - 1], end - (source[end - 1 : end] == "\r"), unit))
-    return Document({"": Splicer(source, units)}, lambda written: _encoded(written[""], encoding, name))
+            start, end = starts[string.first - 1], starts[string.end - 1] - 1
+            end -= source[end - 1 : end] == "\r"
+            text = number_placeholders(_source_of(message, keyword, len(forms)), flags)
+            place = _Place(keyword, text, source[start:end], string.first, newline, unmatched)
+            if unit := _unit(text.text, place.write):
+                units.append((start, end, unit))
+
+    def pack(written: dict[str, str]) -> bytes:
+        document.warning = _warning(name, unmatched)
+        unmatched.clear()
+        return _encoded(written[""], encoding, name)
+
+    document = Document({"": Splicer(source, units)}, pack)
+    return document
+
+
+def _warning(name: str, lines: Collection[int]) -> str:
+    """What is said of messages of which these lines were not translated, because of their placeholders."""
+    if not lines:
+        return ""
+    messages = "1 message stays" if len(lines) == 1 else f"{len(lines):,} messages stay"
+    return (
+        f"{name}: {messages} untranslated (first: line {min(lines)}): the translation has the placeholders in another "
+        "order, but they have no numbers or names"
+    )
+
+
+def _flags(lines: Sequence[str], message: PoMessage) -> set[str]:
+    """The flags in the comments before a message, such as c-format."""
+    before = (lines[number] for number in range(message.line - 2, -1, -1))
+    comments = takewhile(lambda line: line.startswith("#") and not line.startswith("#~"), before)
+    return {flag for line in comments if line.startswith("#,") for flag in re.split(r"[,\s]+", line[2:])}
 
 
 def _encoded(text: str, encoding: str, name: str) -> bytes:
@@ -73,8 +125,11 @@ def _source_of(message: PoMessage, keyword: str, forms: int) -> str:
     return plural.text if plural and (keyword != "msgstr[0]" or forms == 1) else message.id
 
 
-def _unit(keyword: str, text: str, newline: str) -> Unit | None:
-    """The unit of a msgstr: the parts of the message between newlines and tabs are translated separately."""
+def _unit(text: str, write: Callable[[str], str]) -> Unit | None:
+    """The unit of a msgstr, whose source `write` makes.
+
+    The parts of the message between newlines and tabs are translated separately.
+    """
     parts = re.split(r"([\n\t])", text)
     if _TAG.search(text):
         has_entities = bool(_ENTITY.search(text))
@@ -103,7 +158,7 @@ def _unit(keyword: str, text: str, newline: str) -> Unit | None:
         escape = str
     if not any(map(has_words, texts)):
         return None
-    return Unit(texts, escape, lambda outputs: _written(keyword, "".join(fill(iter(outputs))), newline), copy=False)
+    return Unit(texts, escape, lambda outputs: write("".join(fill(iter(outputs)))), copy=False)
 
 
 def _read_label(html: str) -> Label:

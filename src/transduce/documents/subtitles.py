@@ -2,7 +2,8 @@
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 
@@ -23,9 +24,16 @@ from transduce.translation.markup import TaggedText, TaggedTextBuilder
 
 _TIMES = re.compile(r"[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}[ \t]*-->[ \t]*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}.*")
 _NEXT = rf"(?:[ \t]*\d+[ \t]*\r?\n)?{_TIMES.pattern}"  # without an empty line before it
-_CUE = re.compile(rf"^{_TIMES.pattern}\r?\n(?P<text>(?:(?!{_NEXT})[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
+_CUE = re.compile(
+    rf"^{_TIMES.pattern}\r?\n(?P<text>(?:(?!{_NEXT})[^\r\n]*\r?\n)*+(?:(?!{_NEXT})[^\r\n]+)?)", re.MULTILINE
+)
+_BLOCK = re.compile(r"(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+")
+"""Lines without an empty line between them."""
 _LANGUAGE = re.compile(r"\A(\ufeff?WEBVTT[^\r\n]*(?:\r?\n[^\r\n]+)*?\r?\nLanguage:[ \t]*)[\w-]+")
 _SPEAKER = re.compile(r"(?:<[^<>]*>|\{[^{}]*\})*[-–—]\s*")
+_SENTENCE_END = re.compile(r"[.!?…:。！？][\"'”’»)\]]*(?:<[^<>]*>|\s)*\Z")
+_SPACE = re.compile(r"(?<![-–—]) |(?<=[^ ][-–—]) ")
+"""A space at which a line may end: not after a dash by itself, which begins what follows."""
 _TAG = re.compile(r"<(?P<closing>/?)(?P<name>[a-zA-Z]*)[^<>\n]*>|\{\\[^{}\n]*\}")
 
 
@@ -50,32 +58,51 @@ def _read(
     source, encoding = decode_text(data, name)
     if target:
         source = _LANGUAGE.sub(rf"\g<1>{target}", source, count=1)
+    is_webvtt = source.lstrip("\ufeff").startswith("WEBVTT")
     cues = list(_CUE.finditer(source))
-    if not cues and source.strip() and not source.lstrip("\ufeff").startswith("WEBVTT"):
+    if not cues and source.strip() and not is_webvtt:
         raise DataError(f"{name}: no subtitle found; a cue begins with a line such as 00:00:01,000 --> 00:00:02,500")
     units = [
-        (cue.start("text") + start, cue.start("text") + end, unit)
+        (start, end, unit)
         for cue in cues
-        for start, end, unit in _units(cue["text"].rstrip("\r\n"), unescape, escape)
+        for block in _blocks(cue, is_webvtt)
+        for start, end, unit in _units(block, unescape, escape)
     ]
     return text_document(Splicer(source, units), encoding)
 
 
-def _units(text: str, unescape: Callable[[str], str], escape: Callable[[str], str]) -> Iterator[PlacedUnit]:
-    """The lines of several speakers are separate; otherwise, the lines of a cue are one text."""
+def _blocks(cue: re.Match[str], is_webvtt: bool) -> Iterator[re.Match[str]]:
+    """The lines of a cue; an empty line ends a cue of WebVTT, but in SRT, only the next cue does."""
+    blocks = _BLOCK.finditer(cue.string, *cue.span("text"))
+    return (block for block in blocks if not is_webvtt or block.start() == cue.start("text"))
+
+
+def _units(block: re.Match[str], unescape: Callable[[str], str], escape: Callable[[str], str]) -> Iterator[PlacedUnit]:
+    """The lines of several speakers are separate; otherwise, the lines of a block are one text."""
+    text = block[0].rstrip("\r\n")
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.split(newline)
     starts = [0, *accumulate(len(line) + len(newline) for line in lines)]
-    marks = {number: mark for number, line in enumerate(lines) if (mark := _SPEAKER.match(line))}
-    if len(marks) == 1:  # a dash that may belong to the sentence
-        marks = {}
+    marks = _speakers(lines)
     for first, following in pairwise([*sorted({0, *marks}), len(lines)]):
-        start = starts[first] + (marks[first].end() if first in marks else 0)
+        start = starts[first] + marks.get(first, 0)
         end = starts[following] - len(newline)
         tagged = _tagged(text[start:end], unescape)
         if has_words(tagged):
             layout = partial(_balance, lines=text[start:end].count("\n") + 1)
-            yield start, end, Unit([tagged], escape, lambda outputs: outputs[0].replace("\n", newline), layout=layout)
+            unit = Unit([tagged], escape, lambda outputs: outputs[0].replace("\n", newline), layout=layout)
+            yield block.start() + start, block.start() + end, unit
+
+
+def _speakers(lines: Sequence[str]) -> dict[int, int]:
+    """The lines that begin with the dash of a speaker, with the length of what is before the words.
+
+    A single dash after a line in which no sentence ends may belong to the sentence.
+    """
+    marks = {number: mark.end() for number, line in enumerate(lines) if (mark := _SPEAKER.match(line))}
+    if len(marks) == 1 and (number := min(marks)) and not _SENTENCE_END.search(lines[number - 1]):
+        return {}
+    return marks
 
 
 def _tagged(text: str, unescape: Callable[[str], str]) -> TaggedText:
@@ -95,15 +122,16 @@ def _tagged(text: str, unescape: Callable[[str], str]) -> TaggedText:
 
 def _balance(text: str, lines: int) -> str:
     """The text in this number of lines of about the same length."""
-    start, parts = 0, list[str]()
+    spaces = [space.start() for space in _SPACE.finditer(text, 1, max(1, len(text) - 1))] if lines > 1 else []
+    start, first, parts = 0, 0, list[str]()
     for left in range(lines, 1, -1):
         check_deadline()
-        ideal = start + (len(text) - start) / left
-        last = min(int(ideal) + 1, len(text) - 1)
-        nearest = text.rfind(" ", start + 1, last), text.find(" ", max(start + 1, last), len(text) - 1)
-        if max(nearest) < 0:
+        if first == len(spaces):
             break
-        place = min((place for place in nearest if place >= 0), key=lambda place: abs(place - ideal))
-        parts.append(text[start:place])
-        start = place + 1
+        ideal = start + (len(text) - start) / left
+        last = max(first, len(spaces) - left + 1)  # leaves a space for each of the other lines
+        after = min(max(first, bisect_left(spaces, ideal)), last)
+        index = min(range(max(first, after - 1), after + 1), key=lambda index: abs(spaces[index] - ideal))
+        parts.append(text[start : spaces[index]])
+        start, first = spaces[index] + 1, index + 1
     return "\n".join([*parts, text[start:]])

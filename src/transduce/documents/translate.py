@@ -51,8 +51,6 @@ def translate_documents(
             source or translator.pipeline.source_language(to), to, retranslate, output=document_format(target)
         )
         document = read_document(name, read_whole(path, _MAX_BYTES), str(path), options)
-        if document.warning:
-            log(f"warning: {document.warning}")
         if not source:  # the target language is chosen before a document is read
             sample = " ".join(text.text for text in document.texts[:_SAMPLE])
             detected_source(translator.languages, sample, to or translator.default_to, translator)
@@ -60,6 +58,8 @@ def translate_documents(
         with ProgressBar(lambda total=total: total, 0, False, "texts") as progress:  # type: ignore[misc]
             outputs = translate_tagged(translator, document.texts, to=to, text_done=progress.advance, **wording)
         content = document.write(outputs)
+        if document.warning:
+            log(f"warning: {document.warning}")
         if target == STANDARD_OUTPUT:
             sys.stdout.buffer.write(content)
             sys.stdout.buffer.flush()
