@@ -41,6 +41,19 @@ def test_lines_are_translated_separately(client: httpx.Client, translator: Trans
     assert response["translatedText"].split("\n") == translator.translate(TEXTS)
 
 
+def test_line_ends_are_kept(client: httpx.Client) -> None:
+    text = f"{TEXTS[0]}\r\n\r\n{TEXTS[1]}\r\n"
+    response = client.post("/translate", json={"q": text, "source": "en", "target": "toy"}).json()
+    assert re.findall(r"\s+", response["translatedText"]) == ["\r\n\r\n", "\r\n"]
+
+
+@pytest.mark.parametrize("format", ["text", "html"])
+def test_a_nul_character_is_refused(client: httpx.Client, format: str) -> None:
+    body = {"q": [TEXTS[0], "ba\0bo"], "source": "en", "target": "toy", "format": format}
+    response = client.post("/translate", json=body)
+    assert (response.status_code, response.json()) == (400, {"error": "texts[1] contains a NUL character; remove it"})
+
+
 def test_alternatives_are_the_next_best_hypotheses(client: httpx.Client, translator: Translator) -> None:
     body = {"source": "en", "target": "de", "alternatives": 3}
     best = [[one.text for one in hypotheses] for hypotheses in translator.hypotheses(TEXTS[:2], nbest=4)]

@@ -41,10 +41,21 @@ def translated(split: SplitTexts, ranks: int = 2) -> SplitTexts:
     return split
 
 
-def test_lines_are_kept_and_empty_lines_stay_empty(translator: Translator) -> None:
-    split = translated(split_texts(translator, ["babo degi\n\n  \ngigo", "", "dedu"]))
+def test_lines_are_kept_and_blank_lines_stay_as_they_are(translator: Translator) -> None:
+    split = translated(split_texts(translator, ["babo degi\n\r\n  \ngigo", "", "dedu"]))
     best = [[output.text for output in split.outputs(lines)] for lines in split.texts]
-    assert best == [["BABO DEGI\n\n\nGIGO", "BABO DEGI!\n\n\nGIGO!"], [""], ["DEDU", "DEDU!"]]
+    assert best == [["BABO DEGI\n\r\n  \nGIGO", "BABO DEGI!\n\r\n  \nGIGO!"], [""], ["DEDU", "DEDU!"]]
+
+
+def test_a_line_with_fewer_outputs_has_its_last_one_in_further_ranks(translator: Translator) -> None:
+    split = split_texts(translator, ["babo\ndedu"])
+    for job, texts in enumerate((["one"], ["two", "three"])):
+        split.add_outputs(job, [Translation(text, -1.0, -1.0, [text]) for text in texts])
+    outputs = split.outputs(split.texts[0])
+    assert [(output.text, output.tokens) for output in outputs] == [
+        ("one\ntwo", ["one", "two"]),
+        ("one\nthree", ["one", "three"]),
+    ]
 
 
 def test_a_line_too_long_for_the_model_is_joined_again(translator: Translator) -> None:

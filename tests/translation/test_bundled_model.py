@@ -1,5 +1,6 @@
 """The bundled model: its translations in four directions, its size, and its card."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -239,6 +240,9 @@ def test_html_keeps_its_meaning(translate_html: Callable[[str], str], source: st
         ("Windows® is a registered trademark.", ["Windows®"]),
         ("My friend Nguyễn Văn Đức lives in İzmir.", ["Nguyễn Văn Đức", "İzmir"]),
         ("H₂O is water, and 5 m² is the area.", ["H₂O", "5 m²"]),
+        ("⟨x⟩ is here", ["⟨x⟩"]),  # brackets around the reserved symbols of a vocabulary
+        ("Press ⟪Enter⟫ to start.", ["⟪Enter⟫"]),
+        ("The film 《英雄》 is good.", ["《英雄》"]),
     ],
 )
 def test_characters_that_its_vocabulary_lacks_are_copied(text: str, kept: list[str]) -> None:
@@ -274,6 +278,16 @@ def test_an_abbreviation_does_not_end_a_sentence(transduce: Any, tmp_path: Path)
     assert "Smith" in outcome.out
     assert "Miller" in outcome.out
     assert outcome.out.count("Er ") == 1
+
+
+def test_the_n_best_translations_are_distinct(transduce: Any, tmp_path: Path) -> None:
+    outcome = transduce("translate", "--to", "de", "--jsonl", "--nbest", "4", "The dog sleeps.", cwd=tmp_path)
+    best = json.loads(outcome.out)["translations"]
+    assert best[0]["text"] == "Der Hund schläft."
+    assert 1 < len({translation["text"] for translation in best}) == len(best)
+    assert [translation["score"] for translation in best] == sorted(
+        (translation["score"] for translation in best), reverse=True
+    )
 
 
 def test_lines_whose_script_it_does_not_read_are_named(transduce: Any, tmp_path: Path) -> None:

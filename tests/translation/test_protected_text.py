@@ -163,9 +163,10 @@ def test_the_size_of_an_amount_is_kept(transduce: Any, tmp_path: Path) -> None:
 
 
 def test_what_programs_read_is_kept(transduce: Any, tmp_path: Path) -> None:
-    texts = [r"First line.\nSecond line.", "Press Ctrl+Alt+Del.", "<!-- comment -->"]
+    texts = [r"First line.\nSecond line.", "Press Ctrl+Alt+Del.", "<!-- comment -->", r"Open \\server\share\a.txt."]
     outcome = transduce("translate", "--to", "de", cwd=tmp_path, stdin="\n".join(texts) + "\n")
-    lines, keys, comment = outcome.out.splitlines()
+    lines, keys, comment, path = outcome.out.splitlines()
+    assert r"\\server\share\a.txt" in path
     assert re.fullmatch(r"[\w ]+\.\\n[\w ]+\.", lines)
     assert re.fullmatch(r"Drück\w+( Sie)? Ctrl\+Alt\+Del\.", keys)
     assert comment == "<!-- comment -->"
@@ -313,6 +314,19 @@ def test_times_stay_as_they_are_without_the_locale(transduce: Any, tmp_path: Pat
     assert "5:30 pm" in transduce(*words, "--no-locale", cwd=tmp_path).out
     assert "$1,299.99" in transduce(*words, "--no-locale", cwd=tmp_path).out
     assert "17:30 Uhr" in transduce(*words, cwd=tmp_path).out
+
+
+def test_numbers_by_themselves_are_written_as_in_sentences(transduce: Any, tmp_path: Path) -> None:
+    texts = ["1,200", "8.5%", "-$4.99", "12:30 am", "2024", "1, 2", "–"]
+    expected = ["1.200", "8,5\xa0%", "-4,99\xa0$", "0:30 Uhr", "2024", "1, 2", "–"]
+    assert Translator.load(None, threads=1).translate(texts, to="de") == expected
+    cells = "".join(f"<td>{text}</td>" for text in texts)
+    words = ("translate", "--to", "de", "--format", "html")
+    outcome = transduce(*words, cwd=tmp_path, stdin=cells)
+    assert outcome.out == "".join(f"<td>{text}</td>" for text in expected)
+    assert "transduce: 5 texts in" in outcome.err
+    kept = cells.replace("<td>12:30 am</td>", "")
+    assert transduce(*words, "--no-locale", cwd=tmp_path, stdin=kept).out == kept
 
 
 @pytest.mark.parametrize(

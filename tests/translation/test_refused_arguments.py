@@ -7,6 +7,7 @@ import pytest
 
 from transduce.errors import ConfigError, DataError
 from transduce.translation.scores import score
+from transduce.translation.stages.glossary import Glossary
 from transduce.translation.translator import Translator
 
 
@@ -37,7 +38,11 @@ def test_what_is_not_a_list_is_refused(translator: Translator, texts: list[str])
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(float("nan"), "is not a text, but of the type float"), ("ba \ud83d", "is not valid Unicode")],
+    [
+        (float("nan"), "is not a text, but of the type float"),
+        ("ba \ud83d", "is not valid Unicode"),
+        ("ba\0be", "contains a NUL character; remove it"),
+    ],
 )
 def test_what_is_not_a_text_is_named(translator: Translator, value: Any, message: str) -> None:
     with pytest.raises(DataError, match=f"^line 2 {message}"):
@@ -46,6 +51,23 @@ def test_what_is_not_a_text_is_named(translator: Translator, value: Any, message
         translator.hypotheses(["ba"], prefixes=[value])
     with pytest.raises(DataError, match=rf"^targets\[1\] {message}"):
         translator.score(["ba", "be"], ["ba", value])
+
+
+@pytest.mark.parametrize(
+    ("glossary", "message"),
+    [
+        ("g.tsv", r"of the type str; read a file with Glossary.load\(path\)"),
+        ([("ba", "be")], "a glossary is a dictionary of terms and their translations, not of the type list"),
+        ({"ba": 3}, "the translation of the term 'ba' is not a text, but of the type int"),
+        ({"ba": "b\0"}, "the translation of the term 'ba' contains a NUL character"),
+        ({3: "ba"}, "a term of the glossary is not a text"),
+    ],
+)
+def test_a_glossary_of_another_type_is_refused(translator: Translator, glossary: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        translator.translate("ba", glossary=glossary)
+    with pytest.raises(DataError, match=message):
+        Glossary(glossary)
 
 
 @pytest.mark.parametrize("options", [{"beam": 0}, {"nbest": 5}, {"nbest": 0}, {"temperature": -1.0}, {"top_p": 0.0}])

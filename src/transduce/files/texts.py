@@ -18,11 +18,13 @@ _NUMBER = re.compile("0+")
 
 
 def require_text(text: object, where: str) -> None:
-    """Raise a DataError, which names `where` it is, unless this is a text that can be written as UTF-8."""
+    """Raise a DataError, which names `where` it is, unless this is a text that can be written as UTF-8, without NUL."""
     if not isinstance(text, str):
         raise DataError(f"{where} is not a text, but of the type {type(text).__name__}")
     if not is_unicode(text):
         raise DataError(f"{where} is not valid Unicode: it contains a lone surrogate")
+    if "\0" in text:
+        raise DataError(f"{where} contains a NUL character; remove it")
 
 
 def require_texts(texts: Iterable[object], name: str) -> None:

@@ -268,16 +268,15 @@ def _response(
     body: TranslateRequest, outputs: list[list[str]], detected: list[DetectedLanguage] | None
 ) -> TranslateResponse:
     """The response to a request, from the n-best list of each of its texts."""
-    distinct = [list(dict.fromkeys(nbest)) for nbest in outputs]
-    alternatives = [nbest[1:] for nbest in distinct] if body.alternatives else None
+    alternatives = [nbest[1:] for nbest in outputs] if body.alternatives else None
     if isinstance(body.q, str):
         return TranslateResponse(
-            translatedText=distinct[0][0],
+            translatedText=outputs[0][0],
             alternatives=alternatives and alternatives[0],
             detectedLanguage=detected and detected[0],
         )
     return TranslateResponse(
-        translatedText=[nbest[0] for nbest in distinct],
+        translatedText=[nbest[0] for nbest in outputs],
         alternatives=alternatives,
         detectedLanguage=detected,
     )
@@ -318,8 +317,8 @@ def _fill(documents: list[HtmlText], split: SplitTexts) -> list[list[str]]:
     filled, texts = [], iter(split.texts)
     for document in documents:
         outputs = [_project(text, split, next(texts)) for text in document.texts]
-        ranks = min(map(len, outputs), default=1)
-        filled.append([document.fill([nbest[rank] for nbest in outputs]) for rank in range(ranks)])
+        ranks = max(map(len, outputs), default=1)
+        filled.append([document.fill([nbest[min(rank, len(nbest) - 1)] for nbest in outputs]) for rank in range(ranks)])
     return filled
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from transduce.deadline import check_deadline
 from transduce.errors import DataError
+from transduce.files.texts import require_texts
 from transduce.search.engine import output_limit
 from transduce.search.options import SearchConfig, SearchOptions
 from transduce.serve.limits import HttpError, Limits
@@ -38,8 +39,10 @@ class RequestLine:
     """Index of the text in the request."""
     index: int
     """Index of the line in the text."""
+    source: str
+    """The line as it is written."""
     jobs: range
-    """Indices of the jobs of this line."""
+    """Indices of the jobs of this line; a blank line has none."""
     outputs: dict[int, list[Translation]] = field(default_factory=dict)
     """Outputs of each finished job."""
 
@@ -47,15 +50,17 @@ class RequestLine:
 class SplitTexts:
     """The texts of one request, split into jobs: the parts of each line of each text."""
 
-    def __init__(self, translator: Translator, texts: Iterable[Iterable[Sequence[Segment]]]) -> None:
+    def __init__(self, translator: Translator, texts: Iterable[Iterable[tuple[str, Sequence[Segment]]]]) -> None:
+        """Each text is a list of lines with their segments."""
         self._translator = translator
         self.jobs: list[Segment] = []
         self.texts: list[list[RequestLine]] = []
         """The lines of each text."""
         for text, lines in enumerate(texts):
             self.texts.append([])
-            for index, parts in enumerate(lines):
-                self.texts[-1].append(RequestLine(text, index, range(len(self.jobs), len(self.jobs) + len(parts))))
+            for index, (line, parts) in enumerate(lines):
+                jobs = range(len(self.jobs), len(self.jobs) + len(parts))
+                self.texts[-1].append(RequestLine(text, index, line, jobs))
                 self.jobs += parts
         self.lines = list(chain.from_iterable(self.texts))
         self._line_of_job = [line for line in self.lines for _ in line.jobs]
@@ -70,19 +75,27 @@ class SplitTexts:
         return line if len(line.outputs) == len(line.jobs) else None
 
     def outputs(self, lines: Sequence[RequestLine]) -> list[Translation]:
-        """The n-best list of lines that are done; outputs of the same rank are joined."""
-        ranks = min((len(outputs) for line in lines for outputs in line.outputs.values()), default=1)
+        """The n-best list of lines that are done; outputs of the same rank are joined, and blank lines are kept.
+
+        A line with fewer outputs than others has its last one in further ranks.
+        """
         parts = [[self.jobs[job] for job in line.jobs] for line in lines]
-        joined = [
-            self._translator.join_by_rank(parts_of_line, [line.outputs[job] for job in line.jobs])
-            for parts_of_line, line in zip(parts, lines, strict=True)
-        ]
+        nbests = [self._nbest(line) for line in lines]
         results = []
-        for rank in range(ranks):
-            text = "\n".join(nbest[min(rank, len(nbest) - 1)].text for nbest in joined)
-            outputs = [line.outputs[job][rank] for line in lines for job in line.jobs]
+        for rank in range(max(map(len, nbests), default=1)):
+            chosen = [nbest[min(rank, len(nbest) - 1)] for nbest in nbests]
+            text = "\n".join(text for text, _ in chosen)
+            outputs = [output for _, outputs in chosen for output in outputs]
             results.append(join(text, [*chain.from_iterable(parts)], outputs))
         return results
+
+    def _nbest(self, line: RequestLine) -> list[tuple[str, list[Translation]]]:
+        """The n-best list of a line that is done, with the outputs of its jobs."""
+        if not line.jobs:
+            return [(line.source, [])]
+        outputs = [line.outputs[job] for job in line.jobs]
+        joined = self._translator.join_by_rank([self.jobs[job] for job in line.jobs], outputs)
+        return [(output.text, list(rank)) for output, rank in zip(joined, zip(*outputs, strict=False), strict=True)]
 
     def aligned_spans(
         self, lines: Sequence[RequestLine], output: Translation
@@ -124,9 +137,9 @@ def split_texts(
     wording: Wording = DEFAULT_WORDING,
     protect: bool = True,
 ) -> SplitTexts:
-    def parts(line: str, before: str) -> list[Segment]:
+    def parts(line: str, before: str) -> tuple[str, list[Segment]]:
         check_deadline()
-        return translator.segments(line, prefix, to, wording, protect=protect, before=before)
+        return line, translator.segments(line, prefix, to, wording, protect=protect, before=before)
 
     lines = (text.split("\n") for text in texts)
     return SplitTexts(translator, (map(parts, of_text, ["", *of_text]) for of_text in lines))
@@ -163,6 +176,7 @@ class TranslationService:
         self._check_terms(glossary or {})
 
         def prepare() -> SplitTexts:
+            require_texts(texts, "texts")
             model.translator.repairing_engine(config)  # the first use of an engine may import torch
             wording = Wording.of(glossary or None, formality, locale)
             split = split_texts(model.translator, texts, prefix, to, wording, protect)
@@ -186,7 +200,7 @@ class TranslationService:
         self, model: ServedModel, parts: Sequence[Segment], confidence: Confidence = False
     ) -> "PendingTranslation":
         """Queue parts that are prepared already; every part is a text of its own."""
-        split = SplitTexts(model.translator, [[[part]] for part in parts])
+        split = SplitTexts(model.translator, [[(part.text, [part])] for part in parts])
         config = self._config(model, {"nbest": 1})
         self._check(model.translator, config, split)
         with self.scheduler.reserve():

@@ -119,7 +119,7 @@ def confidences(
     observed = observe(reader, tokenizer, segments, hypotheses)
     for segment, calibration, evidence in zip(segments, calibrations, observed, strict=True):
         if segment.is_untranslatable:
-            yield 1.0, [1.0] * len(segment.text.split())
+            yield 1.0, [1.0] * len(evidence.words)
         else:
             yield calibration.confidence(evidence.features) if calibration else None, evidence.words
 

@@ -28,13 +28,21 @@ _SHARED_HALF = re.compile(
     re.IGNORECASE,
 )
 _MORNING = re.compile(r"(?<=\d) am(?!\w)")
-_HOUR_OF_24 = re.compile(
-    rf"(?P<before>\b{rules_of('fr')['numbers']['before_time']})?(?<![\w.,:])"
-    r"(?P<hour>(?:0|1[3-9]|2[0-3])(?=\D)|\d{1,2}(?= h ?\d))"
-    r"(?:[:.](?P<minutes>[0-5]\d) ?Uhr| ?Uhr| ?h(?: ?(?P<after>[0-5]\d))?)(?!\w|[.,:]\d)",
+_TIGHT_MORNING = re.compile(r"(?<=\d)am\b")
+_GERMAN, _FRENCH = (rules_of(language)["numbers"] for language in ("de", "fr"))
+_MINUTES = rf"[0-5]\d(?!\w|[.,:]\d| ?(?:{pattern(common()['parts']['units'])})(?!\w)| (?-i:[A-ZÄÖÜ]))"
+"""After "Uhr"; before a word with a capital letter, it is a number: "Um 15 Uhr 30 Leute"."""
+_UHR, _H = rf" ?Uhr(?: ({_MINUTES}))?", r" ?h(?: ?([0-5]\d))?"
+_TIME_OF_24 = re.compile(rf"(\d{{1,2}})(?:{_H}(?!\w)|(?:[:.]([0-5]\d))?(?:{_UHR})?)", re.IGNORECASE)
+"""The hour, and in one of three groups the minutes."""
+_TIMES_OF_24 = re.compile(
+    rf"(?P<before>\b{_FRENCH['before_time']})?(?<![\w.,:])"
+    r"(?:(?![1-4] ?h(?! ?\d))"  # "une visite de 2 h à 15 h" is of two hours
+    rf"{_TIME_OF_24.pattern}(?: ?[-–] ?| (?:{_GERMAN['between_times']}|{_FRENCH['between_times']}) )){{0,3}}"
+    rf"\d{{1,2}}(?:{_H}|(?:[:.][0-5]\d)?{_UHR})(?!\w|[.,:]\d)",
     re.IGNORECASE,
 )
-"""A German or French time in 24 hours; "8 Uhr" is left to the model, because it may be in the evening."""
+"""A German or French time in 24 hours, or several up to a unit: "14 bis 16 Uhr"."""
 _OTHER_HALF = str.maketrans("apAP", "paPA")
 
 
@@ -91,8 +99,8 @@ def localized(text: str, before: str, sources: Iterable[str], target: str | None
     if not there or not known:
         return text
     times = [time for part in _RANGE.split(text) if (time := _TIME.fullmatch(part))]
-    if there.clock and len(times) == len(_RANGE.split(text)):
-        return there.in_24_hours(text, times)
+    if len(times) == len(_RANGE.split(text)):
+        return there.in_24_hours(text, times) if there.clock else _TIGHT_MORNING.sub(" am", text)
     found = _QUANTITY.fullmatch(text)
     numbers = {number for locale in known if (number := locale.parse(found["number"]))} if found else set()
     if not found or len(numbers) != 1:
@@ -124,13 +132,27 @@ def with_clear_times(text: Text) -> Text:
 
 
 def with_english_times(text: Text) -> Text:
-    """A German or French text with "3 pm" for "15 Uhr" or "15 h"; without minutes, "15 h" may be a duration."""
+    """A German or French text with "3 pm" for "15 Uhr" or "15 h"; without minutes, "15 h" may be a duration.
 
-    def written(time: re.Match[str]) -> str:
-        hour, minutes, before = int(time["hour"]), time["minutes"] or time["after"], time["before"] or ""
-        if hour > 23 or not (minutes or before or time[0].endswith("Uhr")):
-            return time[0]
-        half = "" if 0 < hour < 13 else " pm" if hour else "am"  # " am" may be a German word
-        return f"{before}{hour % 12 or 12}{f':{minutes}' if minutes else ''}{half}"
+    "8 Uhr" is left to the model, because it may be in the evening, unless another time beside it tells: "8 bis 18 Uhr".
+    """
 
-    return text.substituted(_HOUR_OF_24, written)
+    def written(times: re.Match[str]) -> str:
+        before, found = times["before"] or "", times[0].lower()
+        hours = [(int(time[1]), any(time.groups()[1:])) for time in _TIME_OF_24.finditer(found, len(before))]
+        latest = max(hour for hour, _ in hours)
+        is_time = "à " in found or before or "uhr" in found or any(has_minutes for _, has_minutes in hours)
+        if not is_time or latest > 24 - (len(hours) == 1):
+            return times[0]
+        in_24 = latest > 12 or any(hour == 0 for hour, _ in hours)
+        return before + _TIME_OF_24.sub(in_12_hours if in_24 else with_colon, times[0][len(before) :])
+
+    def in_12_hours(time: re.Match[str]) -> str:
+        hour, minutes = int(time[1]), time[2] or time[3] or time[4]
+        half = "am" if hour % 24 < 12 else " pm"  # " am" may be a German word
+        return f"{hour % 12 or 12}{f':{minutes}' if minutes else ''}{half}"
+
+    def with_colon(time: re.Match[str]) -> str:
+        return f"{time[1]}:{time[2]}" if time[2] and " h" in time[0].lower() else time[0]
+
+    return text.substituted(_TIMES_OF_24, written)

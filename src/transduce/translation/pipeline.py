@@ -119,7 +119,9 @@ class Pipeline:
         self.tagged, self.context, self._source_tags = tagged, context, source_tags
         self._reserved = reserved_tokens(tokenizer.target)
         self.knows_formality = knows_formality and all(symbol in tokenizer.symbol_ids for symbol in FORMALITY.values())
-        readable = Readable(lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
+        symbols = {*tokenizer.symbol_ids.values()}
+        known = [token for token in range(tokenizer.vocab_size) if token not in symbols]
+        readable = Readable(lambda: tokenizer.pieces(known))
         self.sources: dict[str | None, set[str]] = {None: set()}
         """The languages that the source of a translation to a language may have."""
         for source, target in directions:
@@ -215,6 +217,7 @@ class Pipeline:
 
     def whole(self, text: str, target: str | None) -> Segment:
         """A text as one segment, even if it has several sentences; a DataError if it is empty or does not fit."""
+        require_text(text, "the text")
         if not text.strip():
             raise DataError("the text is empty")
         context = self._context(Line(text, target=target), DEFAULT_WORDING)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
+from string import digits
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from transduce.files.scripts import has_spaces
 from transduce.search.engine import Job
-from transduce.tokenizers.symbols import SEPARATOR, escape
+from transduce.tokenizers.symbols import SEPARATOR, escape, unescape
 from transduce.translation.markup import Mark, TaggedText, tagged_text
 from transduce.translation.rules import common
 
@@ -200,15 +201,13 @@ class Segment(Job):
 
     @cached_property
     def is_untranslatable(self) -> bool:
-        """Whether the text is copied: it numbers a list, or has only spans in slots and neither letters nor digits."""
+        """Whether the text is copied: it numbers a list, or has only digits and marks besides spans in slots."""
         if not self.prefix and LIST_NUMBER.fullmatch(self.text):
             return True
-        if self.prefix or len(self.slots) < len(self.required):
+        if self.prefix or any(required.is_term for required in self.required):
             return False
-        rest = self.text
-        for required in self.required:
-            rest = rest.replace(required.text, "", 1)
-        return not any(map(str.isalnum, rest))
+        words = unescape(self.source.characters[self.context_end :])
+        return not any(letter.isalnum() and letter not in digits for letter in words)
 
 
 @dataclass(frozen=True)

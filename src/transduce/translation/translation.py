@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 
 from transduce.translation.text import Segment
 
@@ -71,6 +71,20 @@ def join(text: str, segments: Sequence[Segment], parts: Sequence[Translation]) -
         word_confidences=_join_word_confidences(text, parts),
         uncovered=_join_uncovered(parts),
     )
+
+
+def distinct(texts: Sequence[Sequence[Segment]], translations: Sequence[list[Translation]]) -> list[list[Translation]]:
+    """The translations of all segments of texts, without ranks in which a text is translated as in a better one.
+
+    A text has several tokenisations, so a search may find it more than once.
+    """
+    results, remaining = list[list[Translation]](), iter(translations)
+    for segments in texts:
+        ranks: dict[tuple[str, ...], tuple[Translation, ...]] = {}
+        for rank in zip(*islice(remaining, len(segments)), strict=False):
+            ranks.setdefault(tuple(translation.text for translation in rank), rank)
+        results += map(list, zip(*ranks.values(), strict=True))
+    return results
 
 
 def _join_uncovered(parts: Sequence[Translation]) -> list[str] | None:

@@ -36,7 +36,7 @@ from transduce.translation.stages.slots import reserved_tokens
 from transduce.translation.text import Segment
 from transduce.translation.token_ranges import Span as Range
 from transduce.translation.token_ranges import align_characters
-from transduce.translation.translation import PairScore, Translation, Translations, join
+from transduce.translation.translation import PairScore, Translation, Translations, distinct, join
 from transduce.translation.wording import DEFAULT_WORDING, TranslateOptions, Wording, split_options
 
 if TYPE_CHECKING:
@@ -227,11 +227,12 @@ class Translator(Loaded):
     ) -> list[list[Translation]]:
         """Translate each text of a list; return its n best translations with scores, best first.
 
-        `to`, `source` and `options` are as in `translate`. Every sentence of an output starts with its text's prefix. A
-        text longer than `max_source_length` is split and translated in segments, or, with long="refuse", raises a
-        DataError with its line number, counted from `first_line`. The translation of an empty text is empty. `align`
-        adds to each token the source token that it is aligned with. `confidence` adds the confidence of outputs and
-        words, for which the model must be calibrated (`transduce calibrate`).
+        `to`, `source` and `options` are as in `translate`. Translations are distinct unless they are sampled, so there
+        may be fewer than `nbest`. Every sentence of an output starts with its text's prefix. A text longer than
+        `max_source_length` is split and translated in segments, or, with long="refuse", raises a DataError with its
+        line number, counted from `first_line`. The translation of an empty text is empty. `align` adds to each token
+        the source token that it is aligned with. `confidence` adds the confidence of outputs and words, for which the
+        model must be calibrated (`transduce calibrate`).
         """
         split_options(options, "hypotheses")
         require_list(texts, "texts")
@@ -375,6 +376,8 @@ class Translator(Loaded):
         translations have the source words that they seem to lack. What follows the searches is done for about
         `portion_tokens` output tokens at a time; between two portions, this yields no segments, so that the caller can
         do other things. Portions are larger if no model reads the outputs, and smaller if it tests each word.
+
+        Translations of a text are distinct, unless they are sampled.
         """
         if self.pipeline.knows_formality:
             found = yield from with_one_form(self.pipeline, texts, found, config)
@@ -408,7 +411,7 @@ class Translator(Loaded):
                     lost = self.rechecker.lost_words(segments[index], hypothesis)
                     uncovered += (word for word in lost if word not in uncovered)
                 translations[index].append(Translation(*known, *next(estimates), uncovered=uncovered))
-        return translations
+        return translations if config.sample else distinct(texts, translations)
 
     def _completed(
         self, segments: Sequence[Segment], results: Sequence[list[Hypothesis]], config: SearchConfig

@@ -117,7 +117,7 @@ def test_an_invalid_form_is_translated_or_rejected(address: str, kind: str, body
     assert response.json().keys() in ({"error"}, {"translatedText"})
 
 
-@pytest.mark.parametrize("text", ["\0", "a\0b", "\ue011", "\u2581", "\u202e", "\r\r", "\u2028", "🏴" * 500, "́" * 1000])
+@pytest.mark.parametrize("text", ["\1", "\ue011", "\u2581", "\u202e", "\r\r", "\u2028", "🏴" * 500, "́" * 1000])
 def test_unusual_characters_are_translated(address: str, text: str) -> None:
     for path, body in (("/v1/translate", {"text": text}), ("/translate", {"q": text, "source": "en", "target": "de"})):
         response = httpx.post(f"{address}{path}", json=body, timeout=TIMEOUT)

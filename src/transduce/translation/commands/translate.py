@@ -252,8 +252,7 @@ def translate(
     name. An existing file is replaced only with --force. A search option that is not given has the value stored
     with the model, usually the default shown here.
 
-    Rows that are written to .jsonl (without --jsonl), .parquet or .arrow keep all columns, and the translation is the
-    column tgt.
+    Rows in .jsonl (without --jsonl), .parquet or .arrow keep all columns, and the translation is the column tgt.
     """
     require_utf8(of_lines.prefix)
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]

@@ -10,6 +10,7 @@ from transduce.errors import DataError
 from transduce.files.files import read_lines
 from transduce.files.pair_formats import is_header
 from transduce.files.scripts import has_spaces
+from transduce.files.texts import require_text
 from transduce.translation.text import Context, Required, Span, Stage, Text
 
 _MOST_TERMS = 100_000
@@ -32,6 +33,7 @@ class Glossary:
     """Finds terms in texts. A term in lower case also matches capitals; if several match, the longest is taken."""
 
     def __init__(self, terms: Mapping[str, str]) -> None:
+        _require_terms(terms)
         self.terms = {term.strip(): translation.strip() for term, translation in terms.items()}
         if len(self.terms) > _MOST_TERMS:
             raise DataError(f"a glossary has at most {_MOST_TERMS:,} terms, not {len(self.terms):,}")
@@ -94,6 +96,17 @@ class Glossary:
             ):
                 return end
         return None
+
+
+def _require_terms(terms: object) -> None:
+    if not isinstance(terms, Mapping):
+        raise DataError(
+            f"a glossary is a dictionary of terms and their translations, not of the type {type(terms).__name__}; "
+            "read a file with Glossary.load(path)"
+        )
+    for term, translation in terms.items():
+        require_text(term, "a term of the glossary")
+        require_text(translation, f"the translation of the term {term!r:.40}")
 
 
 def _inside_word(text: str, place: int) -> bool:

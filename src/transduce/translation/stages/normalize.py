@@ -24,8 +24,6 @@ _RARE_FORM = re.compile(rf"{_RARE_CHARACTER.pattern}|[EU]\.[AKNSU]\.")
 these marks, such as the non-breaking hyphen of Word and the quotation marks of German books, or an initialism: "U.K.".
 """
 _HANGUL_ENDS = frozenset(map(chr, range(0x1160, 0x1200)))
-_SYMBOL_CATEGORIES = ("So", "Sm", "Sc", "No")
-_OTHER_SYMBOLS = "§¶†‡¿¡"
 _TRADEMARKS = "®™℠"
 _NAME = re.compile(r"\w[\w'’-]*\Z")
 _LONGEST_NAME = 50
@@ -226,4 +224,6 @@ def _start_of_mark(text: str, place: int) -> int:
 
 
 def _is_symbol(char: str) -> bool:
-    return char in _OTHER_SYMBOLS or unicodedata.category(char) in _SYMBOL_CATEGORIES
+    """Whether this is a symbol, a punctuation mark or a number such as ½, and has no other form that is usual."""
+    category = unicodedata.category(char)
+    return (category[0] == "P" or category in ("So", "Sm", "Sc", "No")) and not _RARE_CHARACTER.match(char)
