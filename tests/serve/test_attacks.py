@@ -21,7 +21,7 @@ from serving import TIMEOUT, ServerProcess, error_message, host_and_port, raw_st
 
 from transduce.translation.translator import Translator
 
-PATIENCE = 2.0
+PATIENCE = 4.0
 """Seconds that another client may have to wait."""
 
 
