@@ -5,8 +5,9 @@ object and bytes (`HEAD` has their sizes). A request has the bytes of a file. Wi
 different texts of the file; with the translations of these texts, the response is the translated file. Between the
 two, the process keeps nothing.
 
-It ends when the server does, in any state; at the deadline of a request, the operating system ends it. It has a lower
-priority than the server, and limited memory.
+It ends when the server does, also during work, but not within one call of a C function, such as a match of a regular
+expression. At the deadline of a request, the operating system ends it in any state. It has a lower priority than the
+server, and limited memory.
 """
 
 import gc
