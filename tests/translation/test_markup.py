@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.documents.html_text import HtmlText
-from transduce.translation.markup import TaggedText
+from transduce.translation.markup import TaggedText, TaggedTextBuilder
 from transduce.translation.projection import project
 from transduce.translation.token_ranges import Span
 
@@ -63,6 +63,17 @@ def test_tags_have_offsets_in_the_text() -> None:
 def test_white_space_and_unpaired_tags(source: str, texts: list[str]) -> None:
     text = tagged(source)
     assert [text.text[tag.start : tag.end] for tag in text.tags] == texts
+
+
+def test_elements_without_text_that_nothing_separates_are_one() -> None:
+    builder = TaggedTextBuilder()
+    builder.add_text("A house ")
+    builder.add_empty("{1}")
+    builder.add_empty("{2}")
+    builder.add_text(" is small ")
+    builder.add_empty("{3}")
+    text = builder.finish()
+    assert [tag.opening.strip() for tag in text.tags] == ["{1}{2}", "{3}"]
 
 
 def test_protected_elements_keep_their_text_and_html() -> None:

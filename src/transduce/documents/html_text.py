@@ -3,7 +3,6 @@
 import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Literal, NamedTuple, cast
 
 from transduce.deadline import check_deadline
@@ -116,7 +115,7 @@ class HtmlText:
         if not any(part.kind == "text" for part in run):
             return
         builder = TaggedTextBuilder()
-        for part in _joined(run):
+        for part in run:
             if part.kind == "text":
                 builder.add_text(html.unescape(part.source))
             elif part.kind == "open":
@@ -133,13 +132,6 @@ class HtmlText:
             before, after = (cast(re.Match[str], end.search(source))[0] for end in (_SPACE_BEFORE, _SPACE_AFTER))
             self.texts.append(tagged)
             self.places.append((run[0].start + len(before), run[0].start + len(source) - len(after)))
-
-
-def _joined(run: Sequence[_Part]) -> Iterator[_Part]:
-    """The run; elements without text that nothing separates are a single element, so that nothing comes between."""
-    for is_empty, group in groupby(run, key=lambda part: part.kind == "empty"):
-        parts = list(group)
-        yield from [parts[0]._replace(source="".join(part.source for part in parts))] if is_empty else parts
 
 
 def _has_only_links(run: Sequence[_Part]) -> bool:

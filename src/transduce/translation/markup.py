@@ -165,7 +165,10 @@ def collapsed_places(raw: str) -> list[int]:
 
 
 def _tree(marks: Iterable[Mark]) -> list[Tag]:
-    """The elements of marks; those that are not closed are unpaired tags, and what is in them follows them."""
+    """The elements of marks; those that are not closed are unpaired tags, and what is in them follows them.
+
+    Marks without text that nothing separates are a single tag, so that nothing comes between them.
+    """
     root = Tag(0, 0, "")
     opened = [("", root)]  # names and tags of the elements that are not closed, from the outermost inwards
     names: Counter[str] = Counter()
@@ -178,7 +181,13 @@ def _tree(marks: Iterable[Mark]) -> list[Tag]:
             names[name] -= 1
         del opened[index:]
 
+    before: Mark | None = None
     for mark in marks:
+        joins = before and mark.kind == before.kind == "empty" and mark.place == before.place
+        before = mark
+        if joins:
+            opened[-1][1].children[-1].opening += mark.source
+            continue
         if mark.kind == "close" and names[mark.name]:
             leave_open(1 + next(index for index in reversed(range(len(opened))) if opened[index][0] == mark.name))
             _, tag = opened.pop()
