@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from document_samples.pdf import pdf_of, text_lines
 from pages import PHONE, TEXT, expect, expect_state, serve_page, settled, sync_api, translated, wait_for_value
 
 from transduce.inspect.inspection import inspect_translation
@@ -448,6 +449,16 @@ def test_a_document_is_translated_with_progress(
     assert saved.value.suggested_filename == "page.de.html"
     lines = [f"<p>{bundled.translate(text, to='de')}</p>" for text in ("The dog sleeps.", "Hello.")]
     assert saved.value.path().read_text(encoding="utf-8") == "\n".join(lines)
+
+
+def test_what_the_translation_of_a_document_lacks_is_shown(
+    open_page: Callable[..., Any], bundled_address: str, tmp_path: Path
+) -> None:
+    (tmp_path / "scan.pdf").write_bytes(pdf_of(text_lines("The dog sleeps."), []))
+    page = open_page(f"{bundled_address}#from=en&to=de")
+    page.locator("input[type=file]").set_input_files(tmp_path / "scan.pdf")
+    expect(page.get_by_role("link", name="Save the translation")).to_be_visible()
+    expect(page.locator(".file-job .note")).to_have_text("scan.pdf: no text on 1 of 2 pages (first: page 2)")
 
 
 @pytest.mark.parametrize("state", ["stopped", "refused"])

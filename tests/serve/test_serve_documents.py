@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from document_samples import docx_of, paragraph, run
+from document_samples.pdf import pdf_of, text_lines
 from serving import TIMEOUT, ServerProcess, serve_in_thread
 
 from transduce.serve.middleware import AdmissionMiddleware
@@ -73,6 +74,14 @@ def test_progress_is_reported_and_a_document_can_be_deleted(server: Server) -> N
     assert httpx.delete(f"{server[0]}/v1/documents/{final['id']}").status_code == 204
     assert httpx.get(server[0] + final["url"]).status_code == 404
     assert httpx.get(f"{server[0]}/v1/documents/{final['id']}").status_code == 404
+
+
+def test_what_a_translation_lacks_is_said(server: Server) -> None:
+    warning = "a.pdf: no text on 1 of 2 pages (first: page 2)"
+    scanned, whole = pdf_of(text_lines("babo gigo"), []), pdf_of(text_lines("babo gigo"))
+    assert wait(server, upload(server, "a.pdf", scanned, "/v1/documents").json())["warning"] == warning
+    assert upload(server, "a.pdf", scanned).json()["warning"] == warning
+    assert list(upload(server, "a.pdf", whole).json()) == ["translatedFileUrl"]
 
 
 def test_a_document_in_the_target_language_needs_its_source_language(server: Server) -> None:

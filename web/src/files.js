@@ -12,7 +12,7 @@ const IN_BOX = 5000; // characters that still fit into the box
 const LARGEST = 20_000_000; // bytes
 const POLL = 300; // milliseconds between questions about the progress of a document
 
-/** The files that were opened: {id, name, share, url, download, error, controller}; share is null until its turn comes. */
+/** The files that were opened: {id, name, share, url, download, error, warning, controller}; share is null until its turn comes. */
 const jobs = signal([]);
 let turn = Promise.resolve(); // one file is translated at a time
 let ids = 0;
@@ -22,7 +22,7 @@ const change = (id, facts) => (jobs.value = jobs.value.map((job) => (job.id === 
 export function takeFiles(files) {
   const list = [...files];
   for (const file of list) {
-    const job = { id: ids++, name: file.name, share: null, url: "", error: "", controller: new AbortController() };
+    const job = { id: ids++, name: file.name, share: null, url: "", error: "", warning: "", controller: new AbortController() };
     jobs.value = [...jobs.value, job];
     turn = turn.then(() => job.controller.signal.aborted || translateFile(file, job, list.length === 1));
   }
@@ -34,7 +34,7 @@ async function translateFile(file, { id, controller: { signal } }, isOnly) {
   try {
     if (file.size > LARGEST) throw new Error("the file is too large: split it");
     const content = await readText(file);
-    if (content === null) note({ url: await translateDocument(file, note, signal), download });
+    if (content === null) note({ ...(await translateDocument(file, note, signal)), download });
     else if (isOnly && content.length <= Math.min(IN_BOX, server.value.characters)) {
       jobs.value = jobs.value.filter((job) => job.id !== id);
       setText(content);
@@ -61,7 +61,7 @@ async function readText(file) {
   throw new Error(`files of this format are not translated; supported are text in UTF-8 and ${documents.join(", ")}`);
 }
 
-/** The address of the translation of a document, which the server translates in the background. */
+/** The address of the translation of a document, which the server translates in the background, and what it lacks. */
 async function translateDocument(file, note, signal) {
   note({ share: 0 });
   const form = new FormData();
@@ -77,7 +77,7 @@ async function translateDocument(file, note, signal) {
     status = await askJson(path, { signal });
   }
   if (status.error) throw new Error(status.error);
-  return status.url.slice(1); // relative, as the server may be behind a prefix
+  return { url: status.url.slice(1), warning: status.warning }; // relative, as the server may be behind a prefix
 }
 
 export function FileInput() {
@@ -94,14 +94,15 @@ export function FileJobs() {
   return jobs.value.map((job) => html`<${FileJob} key=${job.id} job=${job} />`);
 }
 
-function FileJob({ job: { id, name, share, url, download, error, controller } }) {
+function FileJob({ job: { id, name, share, url, download, error, warning, controller } }) {
   const close = () => {
     controller.abort();
     jobs.value = jobs.value.filter((job) => job.id !== id);
   };
   return html`<div class="file-job" role="status">
     <b>${name}</b>
-    ${error ? html`<span class="error">${error}</span>` : url ? html`<a href=${url} download=${download}>Save the translation</a>`
+    ${error ? html`<span class="error">${error}</span>` : url ? html`<a href=${url} download=${download}>Save the translation</a>
+        ${warning && html`<span class="note">${warning}</span>`}`
       : share === null ? html`<span class="note">waiting …</span>`
       : html`<progress max="1" value=${share} aria-label="Translation of ${name}"></progress><span aria-hidden="true">${Math.round(100 * share)} %</span>`}
     <button type="button" aria-label="${url || error ? "Close" : "Stop"} ${name}" onClick=${close}>${url || error ? "Close" : "Stop"}</button>

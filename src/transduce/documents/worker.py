@@ -59,7 +59,8 @@ def respond(request: Fields, data: bytes) -> tuple[Fields, bytes]:
             keys = [(text.text, bool(text.tags)) for text in document.texts]
             counts = Counter(keys)
             if "outputs" in request:
-                return {}, _write(document, keys, dict(zip(counts, request["outputs"], strict=True)))
+                content = _write(document, keys, dict(zip(counts, request["outputs"], strict=True)))
+                return {"warning": document.warning}, content
             _check_cost(list(counts), request["characters"])
             return {"texts": [[*key, count] for key, count in counts.items()]}, b""
     except _TooLargeError as error:

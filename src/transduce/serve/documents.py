@@ -72,6 +72,8 @@ class DocumentJob:
     error: HttpError | None = None
     content: bytes | None = None
     """The translated file."""
+    warning: str = ""
+    """What it lacks, if anything."""
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[None] | None" = None
 
@@ -148,7 +150,8 @@ class DocumentJobs:
                 for texts in self._batches(job.texts):
                     outputs += await self._translate(texts, model, to)
                     job.done += sum(text.count for text in texts)
-                _, job.content = await self._work(job, outputs=outputs)
+                answer, job.content = await self._work(job, outputs=outputs)
+                job.warning = answer["warning"]
             job.state = "done"
             self._forget_oldest()
         except TimeoutError:
@@ -239,6 +242,7 @@ class TranslatedFile(BaseModel):
     """Where the translation of a file is."""
 
     translatedFileUrl: str
+    warning: str | None = Field(None, description="What the translation lacks, such as the text of scanned pages.")
 
 
 class DocumentStatus(BaseModel):
@@ -250,6 +254,7 @@ class DocumentStatus(BaseModel):
     total: int = Field(description="Number of texts of the document.")
     url: str | None = Field(None, description="Where the translation is, when it is done.")
     error: str | None = None
+    warning: str | None = Field(None, description="What the translation lacks, such as the text of scanned pages.")
 
 
 def document_routes(jobs: DocumentJobs, keys: ApiKeys) -> APIRouter:
@@ -270,7 +275,10 @@ def document_routes(jobs: DocumentJobs, keys: ApiKeys) -> APIRouter:
             raise HttpError(400, "target: a language code is required")
         return await jobs.start(file.data, file.name, fields.get("source") or AUTO, target)
 
-    @router.post("/translate_file", tags=["LibreTranslate"], responses=ERROR_RESPONSES, openapi_extra=_FORM)
+    @router.post(
+        "/translate_file", tags=["LibreTranslate"], responses=ERROR_RESPONSES, openapi_extra=_FORM,
+        response_model_exclude_none=True,
+    )  # fmt: skip
     async def translate_file(request: Request) -> TranslatedFile:
         """Translate a file; the answer comes when it is done, and tells where the translation is."""
         job = await start(request)
@@ -281,7 +289,8 @@ def document_routes(jobs: DocumentJobs, keys: ApiKeys) -> APIRouter:
                 jobs.delete(job)
         if job.error:
             raise job.error
-        return TranslatedFile(translatedFileUrl=str(request.base_url).rstrip("/") + _path(job))
+        url = str(request.base_url).rstrip("/") + _path(job)
+        return TranslatedFile(translatedFileUrl=url, warning=job.warning or None)
 
     @router.get("/download_file/{name}", tags=["LibreTranslate"], responses={**ERROR_RESPONSES, **_NOT_FOUND})
     async def download_file(name: str) -> Response:
@@ -327,4 +336,5 @@ def _status(job: DocumentJob) -> DocumentStatus:
         total=job.total,
         url=_path(job) if job.state == "done" else None,
         error=job.error.message if job.error else None,
+        warning=job.warning or None,
     )
