@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +24,23 @@ with suppress(ModuleNotFoundError):  # a machine for `make gpu` need not have it
     settings.load_profile("transduce")
 
 
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+
+def pytest_configure() -> None:
+    """Keep prepared corpora and the compiled engine in a folder of this test run, instead of the user's cache.
+
+    The processes of pytest-xdist share it, so that nothing is prepared or compiled twice.
+    """
+    if not IS_WORKER:
+        os.environ["TRANSDUCE_CACHE"] = tempfile.mkdtemp(prefix="transduce-tests-")
+
+
+def pytest_unconfigure() -> None:
+    if not IS_WORKER:
+        shutil.rmtree(os.environ["TRANSDUCE_CACHE"])
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Do not look for garbage among what the tests import, neither now nor later: it takes a quarter of the time."""
@@ -39,18 +58,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = items[int(number) - 1 :: int(count)]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep prepared corpora and the compiled engine in a folder of this test run, instead of the user's cache.
-
-    The processes of pytest-xdist share it, so that nothing is prepared or compiled twice.
-    """
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
-    folder.mkdir(exist_ok=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRANSDUCE_CACHE", str(folder))
-        yield folder
+@pytest.fixture(scope="session")
+def private_cache() -> Path:
+    """The cache of this test run."""
+    return Path(os.environ["TRANSDUCE_CACHE"])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -112,7 +123,7 @@ def untrained_model(toy_tokenizer: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def transduce(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Iterator[CommandLine]:
+def transduce(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     """The command line; `transduce("info", "-m", run, cwd=folder)`."""
     from transduce.fast.native.library import load_library
 
