@@ -11,6 +11,7 @@
  * DOT_CHUNK     as DOT, if ZERO_POINT is added to the weights rather than to the activations
  * SPLAT(n)      sums that are all n
  * TIMES_128(v)  the products of sums and 128
+ * LARGER(a, b)  the larger floats of two vectors, and those of b beside NaNs, if there is an instruction for it
  */
 #if defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
@@ -48,6 +49,7 @@ typedef __m512i Weights;
 #define STORE(p, v) _mm512_storeu_si512(p, v)
 #define SPLAT(n) _mm512_set1_epi32(n)
 #define TIMES_128(v) _mm512_slli_epi32(v, 7)
+#define LARGER(a, b) _mm512_max_ps((__m512)(a), (__m512)(b))
 #define WIDE(p) _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(p)))
 #if defined(__AVX512VNNI__)
 #define INSTRUCTIONS "AVX-512 VNNI"
@@ -83,6 +85,7 @@ typedef __m256i Weights;
 #define STORE(p, v) _mm256_storeu_si256((__m256i *)(p), v)
 #define SPLAT(n) _mm256_set1_epi32(n)
 #define TIMES_128(v) _mm256_slli_epi32(v, 7)
+#define LARGER(a, b) _mm256_max_ps((__m256)(a), (__m256)(b))
 #define WIDE(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p)))
 #if defined(__AVXVNNI__)
 #define INSTRUCTIONS "AVX VNNI"

@@ -35,14 +35,10 @@ enum { LINE = 64 }; /* bytes of a cache line */
 #define IN_ORDER(product) ({ Floats ordered = product; __asm__("" : "+w"(ordered)); ordered; })
 #elif defined(__x86_64__)
 #define IN_ORDER(product) ({ Floats ordered = product; __asm__("" : "+v"(ordered)); ordered; })
+#elif defined(__wasm__)
+#define IN_ORDER(product) product /* web/wasm.py compiles without -fassociative-math */
 #else
-#define IN_ORDER(product) product
-#ifdef __has_builtin
-#if __has_builtin(__builtin_assoc_barrier)
-#undef IN_ORDER
-#define IN_ORDER(product) __builtin_assoc_barrier(product)
-#endif
-#endif
+#define IN_ORDER(product) ({ Floats ordered = product; __asm__("" : "+m"(ordered)); ordered; })
 #endif
 
 /* A vector of the processor, at any address. */
@@ -348,8 +344,12 @@ INLINE Floats magnitude(Floats value, const int magnitudes) { return magnitudes 
 
 /* The larger numbers of two vectors; those of `largest` beside NaNs. */
 INLINE Floats larger(Floats largest, Floats value) {
+#ifdef LARGER
+    return (Floats)LARGER(value, largest);
+#else
     Ints more = (Ints)(value > largest);
     return (Floats)(((Ints)value & more) | ((Ints)largest & ~more));
+#endif
 }
 
 /* The largest of n numbers and `lowest`, or of their magnitudes. Not fmaxf: because of NaNs, which are ignored here, that
@@ -368,8 +368,10 @@ INLINE float largest_of(const float *x, int n, float lowest, const int magnitude
         largest[1] = larger(largest[1], magnitude(*(const Floats *)(x + n - LANES), magnitudes));
         k = n;
     }
-    largest[0] = larger(larger(largest[0], largest[1]), larger(largest[2], largest[3]));
-    for (int i = 0; i < LANES; i++) lowest = largest[0][i] > lowest ? largest[0][i] : lowest;
+    Floats lanes = larger(larger(largest[0], largest[1]), larger(largest[2], largest[3]));
+    UNROLL for (int half = LANES / 2; half > 0; half /= 2)
+        UNROLL for (int i = 0; i < half; i++) lanes[i] = lanes[i + half] > lanes[i] ? lanes[i + half] : lanes[i];
+    lowest = lanes[0];
     for (; k < n; k++) {
         float value = magnitudes ? fabsf(x[k]) : x[k];
         lowest = value > lowest ? value : lowest;

@@ -104,13 +104,12 @@ static void project(Worker part, const LanguageModel *model, const Batch *rows, 
         multiply(&model->projection, panel, end, rows, logits + start, V, 0);
         for (int r = 0; r < R; r++) {
             const float *row = logits + (size_t)r * V + start;
-            float max = max_logit[r], sum = 0, highest = -INFINITY;
-            for (int i = 0; i < tokens; i++) max = row[i] > max ? row[i] : max;
-            for (int i = 0; i < tokens; i++) sum += exponential(row[i] - max);
+            float max = largest_of(row, tokens, max_logit[r], 0), terms[LOGIT_PANELS * PANEL], highest = -INFINITY;
+            float sum = exponentials(row, tokens, max, 1, terms);
             exp_sum[r] = sum + (exp_sum[r] > 0 ? exp_sum[r] * exponential(max_logit[r] - max) : 0);
             max_logit[r] = max;
             int lowest = start < EOS ? EOS - start : 0;
-            for (int i = lowest; i < tokens; i++) highest = row[i] > highest ? row[i] : highest;
+            if (lowest < tokens) highest = largest_of(row + lowest, tokens - lowest, -INFINITY, 0);
             if (highest <= best[r].log_prob) continue;
             int i = lowest;
             while (i < tokens - 1 && row[i] != highest) i++;

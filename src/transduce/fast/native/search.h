@@ -1,7 +1,7 @@
 /* Beam search, as in `search/beam.py`; with a beam of 1, greedy search. */
 #include "layers.h"
 
-enum { ANCESTORS = 64 }; /* positions whose ancestors are copied at once */
+enum { ANCESTORS = 64, SCANNED = 64 }; /* positions whose ancestors are copied at once; logits that are skipped at once */
 
 /* ((5 + length) / 6)^alpha */
 float EXPORT(length_penalty)(float length, float alpha) { return (float)pow((5 + length) / 6, alpha); }
@@ -59,8 +59,7 @@ static void project_rows(Worker part, const Linear *projection, const int32_t *s
                 exp_sum[r] *= scale;
                 max_logit[r] = max;
             }
-            for (int i = 0; i < tokens; i++) terms[i] = exponential(row[i] - max_logit[r]);
-            exp_sum[r] += sum_of(terms, tokens);
+            exp_sum[r] += exponentials(row, tokens, max_logit[r], 1, terms);
             for (int i = 0; job->entropy && i < tokens; i++) logit_sum[r] += terms[i] * (row[i] - max_logit[r]);
             uint32_t missing = job->missing[batch->row[r].hypothesis];
             int forced = job->forced[job->position], may_end = forced != ANY_BUT_END && !missing;
@@ -72,13 +71,17 @@ static void project_rows(Worker part, const Linear *projection, const int32_t *s
                 continue;
             }
             if (max <= worst) continue;
-            for (; i < tokens; i++)
-                if (row[i] > worst) {
-                    int token = shortlist ? shortlist[start + i] : start + i;
-                    if (symbol_bit(job, token) & ~missing) continue;
-                    insert(best, count, row[i], token);
-                    worst = best[count - 1].log_prob;
-                }
+            for (int stop; i < tokens; i = stop) {
+                stop = i + SCANNED < tokens ? i + SCANNED : tokens;
+                if (largest_of(row + i, stop - i, -INFINITY, 0) <= worst) continue;
+                for (; i < stop; i++)
+                    if (row[i] > worst) {
+                        int token = shortlist ? shortlist[start + i] : start + i;
+                        if (symbol_bit(job, token) & ~missing) continue;
+                        insert(best, count, row[i], token);
+                        worst = best[count - 1].log_prob;
+                    }
+            }
         }
     }
 }
