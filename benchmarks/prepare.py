@@ -9,6 +9,7 @@ The first is killed as soon as half of the shards are there; the second resumes 
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,9 @@ from pathlib import Path
 from setting import SEED, make_parser, news_lengths, print_setting, write_news_like_text, write_results
 from translate_file import LAUNCH
 
+from transduce.cache_folder import cache_folder
 from transduce.data.write_corpus import SHARD_PAIRS
+from transduce.fast.native.library import load_library
 from transduce.files.pairs import Pair, ReadReport, read_pairs
 
 SETTINGS = {
@@ -53,6 +56,10 @@ def main() -> None:
         )  # fmt: skip
         del pairs
         cache = folder / "cache"
+        cache.mkdir(mode=0o700)
+        load_library()  # the engine is compiled before what is measured
+        for path in cache_folder().glob("native-*"):
+            shutil.copy(path, cache)
         results = {
             "killed with half of the shards": run(corpus, options.vocabulary, cache, options.pairs // SHARD_PAIRS // 2),
             "the rest": run(corpus, options.vocabulary, cache),
