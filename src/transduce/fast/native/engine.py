@@ -250,9 +250,13 @@ class NativeSession:
         return [(job.key, job.hypotheses()) for job in self.advance()]
 
     def advance(self) -> list[ActiveJob]:
-        """Take a step; returns the jobs that finished."""
+        """Start waiting jobs or, if there is no room for any, take a step; returns the jobs that finished.
+
+        A step takes little longer with more jobs, as it reads the weights once for all.
+        """
         if jobs := self._next_jobs():
             self._start(jobs)
+            return []
         assert self._active
         engine = self._engine
         engine.library.step(
