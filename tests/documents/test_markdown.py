@@ -38,13 +38,16 @@ def test_title_and_description_in_the_front_matter_are_translated() -> None:
         'subtitle: "a\\tb"\nslug: my-page\ndate: 2024-01-02\n---\n\nThe text.\n'
     )
     document = read("a.md", source.encode())
-    assert [text.text for text in document.texts] == ["My page", "It's all", "some words", "The text."]
-    outputs = ["Titre : ma page", 'C\\est "tout"', "l'été", "Texte."]
+    texts = ["My page", "It's all", "some words", "one two", "The text."]
+    assert [text.text for text in document.texts] == texts
+    outputs = ["Titre : ma page", 'C\\est "tout"', "l'été", "un deux", "Texte."]
     written = document.write([AlignedTranslation(text) for text in outputs]).decode()
     assert written == (
-        '---\ntitle: "Titre : ma page"\ndescription: "C\\\\est \\"tout\\""\r\nsummary: "l\'été"\nexcerpt: one\n  two\n'
+        '---\ntitle: "Titre : ma page"\ndescription: "C\\\\est \\"tout\\""\r\nsummary: "l\'été"\nexcerpt: un deux\n'
         'subtitle: "a\\tb"\nslug: my-page\ndate: 2024-01-02\n---\n\nTexte.\n'
     )
+    nested = b"---\ntitle: A page\n  en: of several\nsummary: 'one\n  two'\n---\n"
+    assert not read("a.md", nested).texts
     toml = read("a.md", b"+++\ntitle = 'some words'\ndraft = true\n+++\n")
     assert translated(toml, str.upper) == b"+++\ntitle = 'SOME WORDS'\ndraft = true\n+++\n"
 

@@ -1,6 +1,7 @@
 """The front matter of Markdown files: title and descriptions.
 
-A text in one line is plain text; one in several lines below its key is Markdown, as the rest of the file.
+A value beside its key, which may continue in indented lines, is plain text; a text in the lines below its key is
+Markdown, as the rest of the file.
 """
 
 import re
@@ -13,11 +14,11 @@ _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$\n?", re.D
 _KEY = r"^(?:title|subtitle|description|summary|excerpt)[ \t]*"
 _ENTRY = re.compile(
     rf"{_KEY}(?::[ \t]+|=[ \t]*(?=[\"']))"
-    r"(?P<value>(?P<quote>[\"'])(?P<quoted>[^\"'\\\n]*(?:(?!(?P=quote))[\"'][^\"'\\\n]*)*)(?P=quote)|\w[^\n]*?)"
+    r"(?P<value>(?P<quote>[\"'])(?P<quoted>[^\"'\\\n]*(?:(?!(?P=quote))[\"'][^\"'\\\n]*)*)(?P=quote)|\w[^\n]*?(?:\n[ \t]+\S[^\n]*?)*)"
     r"[ \t]*\r?$(?!\n[ \t]+\S)",
     re.MULTILINE,
 )
-"""An entry of which the value is in one line, without escapes."""
+"""An entry with a value beside its key, without escapes; if it is in quotes, in one line."""
 _BLOCK_ENTRY = re.compile(
     rf"{_KEY}:[ \t]+[|>][-+\d]*[ \t]*(?:#[^\n]*)?\r?\n(?P<lines>(?:[ \t]*\r?\n|[ ]+\S[^\n]*\n)+)", re.MULTILINE
 )
@@ -27,11 +28,11 @@ _NOT_PLAIN = re.compile(r"\A\W|:(?:\s|\Z)|\s#")
 
 
 def front_matter_units(source: str) -> Iterator[PlacedUnit]:
-    """The texts in one line of the front matter of a file, with their places."""
+    """The values beside keys in the front matter of a file, with their places."""
     front = _FRONT_MATTER.match(source)
     for entry in _ENTRY.finditer(front[0]) if front else ():
         quote = entry["quote"] or ""
-        tagged = tagged_text(entry["quoted"] if quote else entry["value"])
+        tagged = tagged_text(entry["quoted"] if quote else " ".join(entry["value"].split()))
         if has_words(tagged) and (quote or not _NOT_PLAIN.search(tagged.text)):
             yield *entry.span("value"), Unit([tagged], str, partial(_written_entry, quote))
 
