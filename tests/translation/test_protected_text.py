@@ -313,6 +313,7 @@ def test_times_stay_as_they_are_without_the_locale(transduce: Any, tmp_path: Pat
     words = ("translate", "--to", "de", "It starts at 5:30 pm and costs $1,299.99.")
     assert "5:30 pm" in transduce(*words, "--no-locale", cwd=tmp_path).out
     assert "$1,299.99" in transduce(*words, "--no-locale", cwd=tmp_path).out
+    assert "12:30am" in transduce(*words[:3], "The gate opens at 12:30 am.", "--no-locale", cwd=tmp_path).out
     assert "17:30 Uhr" in transduce(*words, cwd=tmp_path).out
 
 

@@ -119,8 +119,8 @@ def localized(text: str, before: str, sources: Iterable[str], target: str | None
     return found["sign"] + written + found["space"] + unit
 
 
-def with_clear_times(text: Text) -> Text:
-    """An English text with "2 pm and 4 pm" for "2 and 4 pm", and "8am" for "8 am", which means "8 on the" in German."""
+def with_complete_times(text: Text) -> Text:
+    """An English text with "2 pm and 4 pm" for "2 and 4 pm"."""
 
     def completed(first: re.Match[str]) -> str:
         # Between 11 and 2 pm, the first time is in the morning.
@@ -128,7 +128,12 @@ def with_clear_times(text: Text) -> Text:
         half = first["half"].translate(_OTHER_HALF) if other else first["half"]
         return f"{first['time']}{half} {first['word']} "
 
-    return text.substituted(_SHARED_HALF, completed).substituted(_MORNING, lambda morning: morning[0].strip())
+    return text.substituted(_SHARED_HALF, completed)
+
+
+def with_clear_mornings(text: Text) -> Text:
+    """An English text with "8am" for "8 am", which means "8 on the" in German."""
+    return text.substituted(_MORNING, lambda morning: morning[0].strip())
 
 
 def with_english_times(text: Text) -> Text:

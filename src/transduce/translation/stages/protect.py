@@ -12,7 +12,7 @@ from transduce.errors import ConfigError
 from transduce.files.languages import base_language
 from transduce.files.texts import require_list
 from transduce.tokenizers.symbols import SLOTS
-from transduce.translation.locale import localized, with_clear_times, with_english_times
+from transduce.translation.locale import localized, with_clear_mornings, with_complete_times, with_english_times
 from transduce.translation.rules import common, pattern
 from transduce.translation.stages.normalize import Readable
 from transduce.translation.text import Context, Required, Span, Stage, Text, merge
@@ -52,8 +52,8 @@ class Protect(Stage):
         """
         known = {context.source} if context.source else self._sources.get(context.target, set())
         sources = known if context.locale else set()
-        if self._uses_slots and sources == {"en"}:
-            text = with_clear_times(text)
+        if self._uses_slots and known == {"en"}:
+            text = with_clear_mornings(with_complete_times(text) if context.locale else text)
         elif self._uses_slots and base_language(context.target) == "en":
             text = with_english_times(text) if sources & {"de", "fr"} else text
         characters = text.characters
