@@ -109,7 +109,7 @@ def test_mistakes_are_refused_and_nothing_is_lost(transduce: Any, trained: Any, 
     assert "old.tsv, line 1: its text is not in the input" in refused("mono.txt", "-o", "old.tsv", "--resume")
     assert "text.en-de.tsv is a file of pairs" in refused("text.en-de.tsv", "-o", "new.tsv")
     assert "none.txt: no such file" in refused("mono.txt", "none.txt", "-o", "new.tsv")
-    assert "cannot tell its format" in refused("mono.txt", "-o", "new.txt")
+    assert "end its name in .tsv, .jsonl or .ndjson" in refused("mono.txt", "-o", "new.txt")
     assert "without compression" in refused("mono.txt", "-o", "new.tsv.gz")
     assert (tmp_path / "old.tsv").read_text() == "x\ty\n"
     assert not list(tmp_path.glob("new*"))

@@ -49,13 +49,13 @@ def backtranslate(
     from transduce.cli.request_record import request
     from transduce.errors import ConfigError, DataError
     from transduce.files.languages import language_of_name
-    from transduce.files.pair_formats import format_of, writer_of
+    from transduce.files.pair_formats import is_table, writer_of
     from transduce.files.pairs import ReadReport, count_pairs
     from transduce.models.folder import find_model
     from transduce.translation.back_translation import back_translate, read_text, require_text, skip_written
     from transduce.translation.translator import Translator
 
-    if format_of(out).create:
+    if is_table(out):
         raise ConfigError(f"{out}: a table cannot be continued; end the name in .tsv or .jsonl")
     row = writer_of(out)
     refuse_compression(out)
