@@ -14,7 +14,8 @@ _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$\n?", re.D
 _KEY = r"^(?:title|subtitle|description|summary|excerpt)[ \t]*"
 _ENTRY = re.compile(
     rf"{_KEY}(?::[ \t]+|=[ \t]*(?=[\"']))"
-    r"(?P<value>(?P<quote>[\"'])(?P<quoted>[^\"'\\\n]*(?:(?!(?P=quote))[\"'][^\"'\\\n]*)*)(?P=quote)|\w[^\n]*?(?:\n[ \t]+\S[^\n]*?)*)"
+    r"(?P<value>(?P<quote>[\"'])(?P<quoted>[^\"'\\\n]*(?:(?!(?P=quote))[\"'][^\"'\\\n]*)*)(?P=quote)"
+    r"|\w[^\n]*?(?:\n[ \t]+\S[^\n]*?)*)"
     r"[ \t]*\r?$(?!\n[ \t]+\S)",
     re.MULTILINE,
 )

@@ -49,8 +49,9 @@ def backtranslate(
     from transduce.cli.request_record import request
     from transduce.errors import ConfigError, DataError
     from transduce.files.languages import language_of_name
-    from transduce.files.pair_formats import is_table, writer_of
+    from transduce.files.pair_formats import writer_of
     from transduce.files.pairs import ReadReport, count_pairs
+    from transduce.files.parquet import is_table
     from transduce.models.folder import find_model
     from transduce.translation.back_translation import back_translate, read_text, require_text, skip_written
     from transduce.translation.translator import Translator
