@@ -185,22 +185,6 @@ def test_few_rows_linear(R: int, D: int, F_: int, bias: bool, activation: str) -
     close(few_rows_linear(x, weight, offset, activation), expected, 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("R", "D", "F_", "bias", "rms"), [(5, 24, 40, True, False), (19, 512, 90, False, True), (1, 1024, 20, True, False)]
-)
-def test_few_rows_add_norm(R: int, D: int, F_: int, bias: bool, rms: bool) -> None:
-    from transduce.fast.kernels.few_rows import few_rows_add_norm
-
-    x, weight, shortcut = draw(R, D, seed=1), draw(F_, D, seed=2) * D**-0.5, draw(R, F_, seed=3)
-    offset, gain, shift = draw(F_, seed=4) if bias else None, draw(F_, seed=5), None if rms else draw(F_, seed=6)
-    expected = shortcut + F.linear(x, weight, offset)
-    normed = F.rms_norm(expected, (F_,), gain, 1e-5) if rms else F.layer_norm(expected, (F_,), gain, shift, 1e-5)
-    for _ in range(2):  # the counters are zero again
-        y, total = few_rows_add_norm(x, weight, shortcut, offset, gain, shift, 1e-5)
-        close(total, expected, 1e-5)
-        close(y, normed, 1e-4)
-
-
 # Loss and optimizer
 
 

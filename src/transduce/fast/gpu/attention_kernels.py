@@ -21,10 +21,12 @@ _FEW_PROGRAMS = 2048
 
 
 @triton.jit
-def _rows_of(ancestors, first_row, position, t, positions):
-    """The rows of the cache, as a column, in which these positions of a hypothesis are."""
-    ancestor = tl.load(ancestors + position, mask=position < t, other=0).to(tl.int64)
-    return ((first_row + ancestor) * positions + position)[:, None]
+def _add_tile(q, k, v, maximum, total, o, inside, scale):
+    """Add a tile of keys and values to a running softmax: its maximum score, its denominator, its weighted values."""
+    s = tl.where(inside, tl.sum(k * q[None, :], 1) * scale, float("-inf"))
+    new_maximum = tl.maximum(maximum, tl.max(s, 0))
+    p, rescale = tl.exp(s - new_maximum), tl.exp(maximum - new_maximum)
+    return new_maximum, total * rescale + tl.sum(p, 0), o * rescale + tl.sum(p[:, None] * v, 0)
 
 
 @triton.jit
@@ -33,21 +35,15 @@ def _attend_self(
     W: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr,
     D_V: tl.constexpr, D_V2: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    wait_for_inputs(EARLY)
     row, head = tl.program_id(0), tl.program_id(1)
     kv_head = head // GROUP  # each head of keys and values serves a group of heads of queries
+    first_row = row // W * W
     t = tl.load(position_R + row)
     column_k, column_v = tl.arange(0, D_K2), tl.arange(0, D_V2)
     in_k, in_v = column_k < D_K, column_v < D_V
     cached_k = cache + kv_head * D_K + column_k
     cached_v = cache + HEADS // GROUP * D_K + kv_head * D_V + column_v
-    ancestors = ancestor_RP + row * positions
-    first_row = row // W * W
-    position = tl.arange(0, BLOCK)
-    # Earlier steps have written this.
-    rows = _rows_of(ancestors, first_row, position, t, positions)
-    keys = tl.load(cached_k[None, :] + rows * WIDTH, mask=(position < t)[:, None] & in_k[None, :], other=0.0)
-    values = tl.load(cached_v[None, :] + rows * WIDTH, mask=(position < t)[:, None] & in_v[None, :], other=0.0)
-    wait_for_inputs(EARLY)
     q = tl.load(q_RHK + row * q_stride + head * D_K + column_k, mask=in_k, other=0.0).to(tl.float32)
     k = tl.load(k_RHK + row * k_stride + kv_head * D_K + column_k, mask=in_k, other=0.0)
     v = tl.load(v_RHK + row * v_stride + kv_head * D_V + column_v, mask=in_v, other=0.0)
@@ -59,17 +55,13 @@ def _attend_self(
     # The running softmax starts with the new token; the earlier ones follow.
     maximum, total, o = tl.sum(q * k.to(tl.float32), 0) * scale, 1.0, v.to(tl.float32)
     for start in range(0, t, BLOCK):
-        if start > 0:
-            position = start + tl.arange(0, BLOCK)
-            rows = _rows_of(ancestors, first_row, position, t, positions)
-            keys = tl.load(cached_k[None, :] + rows * WIDTH, mask=(position < t)[:, None] & in_k[None, :], other=0.0)
-            values = tl.load(cached_v[None, :] + rows * WIDTH, mask=(position < t)[:, None] & in_v[None, :], other=0.0)
-        s = tl.where(position < t, tl.sum(keys.to(tl.float32) * q[None, :], 1) * scale, float("-inf"))
-        new_maximum = tl.maximum(maximum, tl.max(s, 0))
-        p, rescale = tl.exp(s - new_maximum), tl.exp(maximum - new_maximum)
-        total = total * rescale + tl.sum(p, 0)
-        o = o * rescale + tl.sum(p[:, None] * values.to(tl.float32), 0)
-        maximum = new_maximum
+        position = start + tl.arange(0, BLOCK)
+        inside = position < t
+        ancestor = tl.load(ancestor_RP + row * positions + position, mask=inside, other=0).to(tl.int64)
+        offsets = (((first_row + ancestor) * positions + position) * WIDTH)[:, None]
+        keys = tl.load(cached_k[None, :] + offsets, mask=inside[:, None] & in_k[None, :], other=0.0).to(tl.float32)
+        values = tl.load(cached_v[None, :] + offsets, mask=inside[:, None] & in_v[None, :], other=0.0).to(tl.float32)
+        maximum, total, o = _add_tile(q, keys, values, maximum, total, o, inside, scale)
     tl.store(o_RHK + (row * HEADS + head) * D_V + column_v, (o / total).to(o_RHK.dtype.element_ty), mask=in_v)
 
 
@@ -79,18 +71,11 @@ def _attend_cross(
     W: tl.constexpr, W2: tl.constexpr, HEADS: tl.constexpr, D_K: tl.constexpr, D_K2: tl.constexpr,
     D_V: tl.constexpr, D_V2: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    wait_for_inputs(EARLY)
     slot, head = tl.program_id(0), tl.program_id(1)
     length = tl.load(length_S + slot)
     column_k, column_v = tl.arange(0, D_K2), tl.arange(0, D_V2)
     in_k, in_v, row = column_k < D_K, column_v < D_V, tl.arange(0, W2)
-    keys = cache + (head * D_K + column_k)[None, :]
-    values = cache + (HEADS * D_K + head * D_V + column_v)[None, :]
-    position = tl.arange(0, BLOCK)
-    offsets = ((slot.to(tl.int64) * source_capacity + position) * WIDTH)[:, None]
-    # These do not change during search.
-    k = tl.load(keys + offsets, mask=(position < length)[:, None] & in_k[None, :], other=0.0)
-    v = tl.load(values + offsets, mask=(position < length)[:, None] & in_v[None, :], other=0.0)
-    wait_for_inputs(EARLY)
     rows = slot * W + row
     q_offset = rows[:, None] * q_stride + head * D_K + column_k[None, :]
     q = tl.load(q_RHK + q_offset, mask=(row < W)[:, None] & in_k[None, :], other=0.0)
@@ -98,11 +83,13 @@ def _attend_cross(
     total = tl.zeros((W2,), tl.float32)
     o = tl.zeros((W2, D_V2), tl.float32)
     for start in range(0, length, BLOCK):  # the rows of the slot share one load of its source
-        if start > 0:
-            position += BLOCK
-            offsets += BLOCK * WIDTH
-            k = tl.load(keys + offsets, mask=(position < length)[:, None] & in_k[None, :], other=0.0)
-            v = tl.load(values + offsets, mask=(position < length)[:, None] & in_v[None, :], other=0.0)
+        position = start + tl.arange(0, BLOCK)
+        inside = (position < length)[:, None]
+        offsets = ((slot.to(tl.int64) * source_capacity + position) * WIDTH)[:, None]
+        k = tl.load(cache + offsets + (head * D_K + column_k)[None, :], mask=inside & in_k[None, :], other=0.0)
+        v = tl.load(
+            cache + offsets + (HEADS * D_K + head * D_V + column_v)[None, :], mask=inside & in_v[None, :], other=0.0
+        )
         s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s = tl.where((position < length)[None, :], s, float("-inf"))
         new_maximum = tl.maximum(maximum, tl.max(s, 1))

@@ -31,7 +31,7 @@ if HAS_TRITON:
     from transduce.fast.kernels.add_norm import AddNorm
     from transduce.fast.kernels.cross_entropy import smoothed_cross_entropy
     from transduce.fast.kernels.embed import Embed
-    from transduce.fast.kernels.few_rows import few_rows_add_norm, few_rows_linear, suits, suits_add_norm
+    from transduce.fast.kernels.few_rows import few_rows_linear, suits
     from transduce.fast.kernels.float8 import Float8FeedForward, Float8Linear, Float8Scales, Sites, suits_float8
     from transduce.fast.kernels.linear import LinearRelu
     from transduce.fast.kernels.pre_norm import AddResidual, PreNorm, add_then_norm
@@ -89,7 +89,7 @@ class PendingSum:
     """The terms of a residual connection, which the kernel of the next norm adds; without gradients only."""
 
     shortcut_ND: Tensor
-    sublayer_ND: "Tensor | PendingProduct"
+    sublayer_ND: Tensor
     bias_D: Tensor | None
 
 
@@ -103,30 +103,9 @@ def _branches(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 def _vectors(x: Tensor | Branches) -> Tensor:
     if isinstance(x, PendingSum):
-        sublayer = x.sublayer_ND
-        sum_ND = x.shortcut_ND + (sublayer if isinstance(sublayer, Tensor) else sublayer.compute())
+        sum_ND = x.shortcut_ND + x.sublayer_ND
         return sum_ND if x.bias_D is None else sum_ND + x.bias_D
     return _branches(x)[0]
-
-
-@dataclass(frozen=True)
-class PendingProduct:
-    """The last product of a sub-layer, which the kernel of the next norm computes too; without gradients only."""
-
-    x_ND: Tensor
-    weight_FD: Tensor
-
-    def compute(self) -> Tensor:
-        return few_rows_linear(self.x_ND, self.weight_FD)
-
-
-def _add_then_norm(
-    x_ND: Tensor, sublayer: "Tensor | PendingProduct", bias_D: Tensor | None, *norm: Any
-) -> tuple[Tensor, Tensor]:
-    """norm(x + sublayer + bias), x + sublayer + bias; without gradients."""
-    if isinstance(sublayer, PendingProduct):
-        return few_rows_add_norm(sublayer.x_ND, sublayer.weight_FD, x_ND, bias_D, *norm)
-    return add_then_norm(x_ND, sublayer, bias_D, *norm)
 
 
 class FusedLinear(Linear):
@@ -147,11 +126,9 @@ class FusedLinear(Linear):
 class LinearWithoutBias(FusedLinear):
     """The last projection of a sub-layer: the residual connection around it adds the bias."""
 
-    def forward(self, x_ND: Tensor) -> Any:
+    def forward(self, x_ND: Tensor) -> Tensor:
         if self.float8 is not None and torch.is_grad_enabled():
             return Float8Linear.apply(x_ND, self.weight, None, self.float8)
-        if not self.training and suits_add_norm(x_ND, self.weight):
-            return PendingProduct(x_ND, self.weight)
         return few_rows_linear(x_ND, self.weight) if suits(x_ND, self.weight) else F.linear(x_ND, self.weight)
 
 
@@ -231,7 +208,7 @@ class FusedResidual(Residual):
         x_ND, shortcut_ND = _branches(x)
         sublayer_ND, norm = sublayer(x_ND, *args), self.norm
         if not torch.is_grad_enabled() and not self.training:
-            return _add_then_norm(shortcut_ND, sublayer_ND, bias_D, *_norm_parameters(norm))[0]
+            return add_then_norm(shortcut_ND, sublayer_ND, bias_D, *_norm_parameters(norm))[0]
         if bias_D is not None:
             return AddNorm.apply(shortcut_ND, sublayer_ND, bias_D, norm.weight, norm.bias, p, norm.eps)
         return norm(shortcut_ND + self.dropout(sublayer_ND))
@@ -241,7 +218,7 @@ class FusedResidual(Residual):
     ) -> Any:
         gain_D, shift_D, epsilon = _norm_parameters(self.norm)
         if isinstance(x, PendingSum):
-            normed_ND, x_ND = _add_then_norm(x.shortcut_ND, x.sublayer_ND, x.bias_D, gain_D, shift_D, epsilon)
+            normed_ND, x_ND = add_then_norm(x.shortcut_ND, x.sublayer_ND, x.bias_D, gain_D, shift_D, epsilon)
         else:
             normed_ND, x_ND = PreNorm.apply(_branches(x)[0], gain_D, shift_D, epsilon)
         sublayer_ND = sublayer(normed_ND, *args)
@@ -273,7 +250,7 @@ class FinalVectors(nn.Identity):
 
 def _final_norm(norm: nn.LayerNorm | nn.RMSNorm, x: Any, plain: Callable[[Tensor], Tensor]) -> Tensor:
     if isinstance(x, PendingSum):
-        return _add_then_norm(x.shortcut_ND, x.sublayer_ND, x.bias_D, *_norm_parameters(norm))[0]
+        return add_then_norm(x.shortcut_ND, x.sublayer_ND, x.bias_D, *_norm_parameters(norm))[0]
     return plain(_vectors(x))
 
 
