@@ -41,6 +41,12 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(os.environ["TRANSDUCE_CACHE"])
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are processors: tests wait for servers, browsers and other programs."""
+    return len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Do not look for garbage among what the tests import, neither now nor later: it takes a quarter of the time."""
