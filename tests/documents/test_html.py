@@ -120,3 +120,9 @@ def test_a_page_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     document = read_document("html", b"<div>" * 500 + b'<img alt="A cat">', "a.html", ReadOptions("en", "de"))
     assert [text.text for text in document.texts] == ["A cat"]
     assert (tags.call_count, attributes.call_count) == (501, 1)
+
+
+def test_a_number_by_itself_is_a_text_if_it_has_groups_a_currency_or_a_unit() -> None:
+    numbers = ["7", "2.10", "3.11.4", "0.125", "3,14", "1,200", "1.234,50", "$4.99", "8.5%", "2.5 kg", "5:30"]
+    document = read("a.html", "".join(f"<td>{number}</td>" for number in numbers).encode())
+    assert [tagged.text for tagged in document.texts] == numbers[5:]

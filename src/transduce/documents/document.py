@@ -15,6 +15,8 @@ from transduce.translation.projection import project
 from transduce.translation.token_ranges import Span
 
 _MARKER = re.compile("\0([0-9]+)\0")
+_PLAIN_NUMBER = re.compile(r"(?![1-9]\d{0,2}(?:[.,]\d{3})+(?:[.,]\d+)?\Z)\d+(?:[.,]\d+)*")
+"""Without groups of three digits. By itself, "2.10" may be a section or a version."""
 
 
 @dataclass(frozen=True)
@@ -171,13 +173,13 @@ def read_text(data: bytes, name: str, _: ReadOptions) -> Document:
 
 
 def has_words(tagged: TaggedText) -> bool:
-    """Whether a text has a letter, or a number such as "1,200" with more than digits, outside protected ranges."""
+    """Whether a text has, outside protected ranges, a letter or a number that languages write differently: "1,200"."""
     free, at = "", 0
     for start, end, _ in tagged.protected:
         free += tagged.text[at:start]
         at = max(at, end)
     free = (free + tagged.text[at:]).strip()
-    return any(map(str.isalpha, free)) or (any(map(str.isdecimal, free)) and not free.isdecimal())
+    return any(map(str.isalpha, free)) or (any(map(str.isdecimal, free)) and not _PLAIN_NUMBER.fullmatch(free))
 
 
 def tagged_text(text: str) -> TaggedText:

@@ -29,20 +29,28 @@ _SHARED_HALF = re.compile(
 )
 _MORNING = re.compile(r"(?<=\d) am(?!\w)")
 _TIGHT_MORNING = re.compile(r"(?<=\d)am\b")
-_GERMAN, _FRENCH = (rules_of(language)["numbers"] for language in ("de", "fr"))
-_MINUTES = rf"[0-5]\d(?!\w|[.,:]\d| ?(?:{pattern(common()['parts']['units'])})(?!\w)| (?-i:[A-ZÄÖÜ]))"
-"""After "Uhr"; before a word with a capital letter, it is a number: "Um 15 Uhr 30 Leute"."""
+_BEFORE, _UP_TO, _AND, _AT = (
+    "|".join(rules_of(language)["numbers"]["between_times"][name] for language in ("de", "fr"))
+    for name in ("before", "up_to", "and", "at")
+)
+_MINUTES = (
+    rf"[0-5]\d(?!\w|[.,:]\d| ?(?:{pattern(common()['parts']['units'])})(?!\w)| (?-i:(?:[a-zäöüß]+[^dt]e )?[A-ZÄÖÜ]))"
+)
+"""After "Uhr"; before a noun, with or without an adjective, it is a number: "Um 15 Uhr 30 kleine Kinder"."""
 _UHR, _H = rf" ?Uhr(?: ({_MINUTES}))?", r" ?h(?: ?([0-5]\d))?"
 _TIME_OF_24 = re.compile(rf"(\d{{1,2}})(?:{_H}(?!\w)|(?:[:.]([0-5]\d))?(?:{_UHR})?)", re.IGNORECASE)
 """The hour, and in one of three groups the minutes."""
 _TIMES_OF_24 = re.compile(
-    rf"(?P<before>\b{_FRENCH['before_time']})?(?<![\w.,:])"
+    rf"(?P<before>\b(?:(?P<clear>{rules_of('fr')['numbers']['before_time']})|(?:{_BEFORE}) ))?(?<![\w.,:])"
     r"(?:(?![1-4] ?h(?! ?\d))"  # "une visite de 2 h à 15 h" is of two hours
-    rf"{_TIME_OF_24.pattern}(?: ?[-–] ?| (?:{_GERMAN['between_times']}|{_FRENCH['between_times']}) )){{0,3}}"
+    rf"(?:\d{{1,2}}(?:{_H}(?!\w)|[:.][0-5]\d(?:{_UHR})?|{_UHR})(?: ?[-–] ?| (?:{_UP_TO}|{_AND})(?: (?:{_AT}))? )"
+    # A number may be no time: "Er ist 18 und um 20 Uhr muss er gehen."
+    rf"|\d{{1,2}}(?:[-–]|(?(before) (?:[-–]|{_UP_TO}|{_AND}) | (?:{_UP_TO}) )))){{0,3}}"
     rf"\d{{1,2}}(?:{_H}|(?:[:.][0-5]\d)?{_UHR})(?!\w|[.,:]\d)",
     re.IGNORECASE,
 )
 """A German or French time in 24 hours, or several up to a unit: "14 bis 16 Uhr"."""
+_DURATION = re.compile(rules_of("fr")["numbers"]["after_duration"])
 _OTHER_HALF = str.maketrans("apAP", "paPA")
 
 
@@ -63,7 +71,7 @@ class Locale:
     def parse(self, number: str) -> tuple[str, str, bool] | None:
         """The digits before and after the decimal separator, and whether there are groups; None if it is no number."""
         group = "[ \u00a0\u202f]" if self.group.isspace() else re.escape(self.group)
-        form = rf"(\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{re.escape(self.decimal)}(\d+))?"
+        form = rf"([1-9]\d{{0,2}}(?:{group}\d{{3}})+|\d+)(?:{re.escape(self.decimal)}(\d+))?"
         if not (found := re.fullmatch(form, number)):
             return None
         digits = re.sub(group, "", found[1])
@@ -144,12 +152,15 @@ def with_english_times(text: Text) -> Text:
 
     def written(times: re.Match[str]) -> str:
         before, found = times["before"] or "", times[0].lower()
-        hours = [(int(time[1]), any(time.groups()[1:])) for time in _TIME_OF_24.finditer(found, len(before))]
-        latest = max(hour for hour, _ in hours)
-        is_time = "à " in found or before or "uhr" in found or any(has_minutes for _, has_minutes in hours)
+        hours = [*_TIME_OF_24.finditer(found, len(before))]
+        latest = max(int(time[1]) for time in hours)
+        is_time = "uhr" in found or any(any(time.groups()[1:]) for time in hours)
+        if not is_time and all(not time[0].isdecimal() for time in hours):  # "de 10 à 15 h" may be a duration
+            at = times["clear"] or "à " in found
+            is_time = bool(at) and not (len(hours) > 1 and _DURATION.match(times.string, times.end()))
         if not is_time or latest > 24 - (len(hours) == 1):
             return times[0]
-        in_24 = latest > 12 or any(hour == 0 for hour, _ in hours)
+        in_24 = latest > 12 or any(int(time[1]) == 0 for time in hours)
         return before + _TIME_OF_24.sub(in_12_hours if in_24 else with_colon, times[0][len(before) :])
 
     def in_12_hours(time: re.Match[str]) -> str:

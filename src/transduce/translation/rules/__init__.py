@@ -21,7 +21,8 @@ are written, or in capitals):
   - `from_one`, `tens`, `others`: words of numbers, as patterns; `joints` are between the words of one number, `endings`
     after it. `also`: words that may stand for a number in an output. `half`: words for a half.
   - `times`: patterns of times, in which HOUR is a number up to twelve, with the minutes that are added to the hour.
-    `before_time`: what must be before a time in a source; `between_times`: what may be between two that share a unit.
+    `before_time`: what must be before a time in a source; `between_times`: words before and between several that may
+    share a unit; `after_duration`: what may follow two times only if they are durations.
     `capital_nouns`: whether all nouns have a capital letter.
   - `words`: those that negate; `also`: those that may do so in an output.
 
