@@ -148,17 +148,21 @@ def test_processes_with_different_weights_are_refused(monkeypatch: pytest.Monkey
         Processes(0, 2).require_same(weights)
 
 
-ONE_GPU = """
+GPUS = """
 import torch, torch.distributed as dist
-torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: 1
+gpus = ({}, {})[rank]
+torch.cuda.is_available, torch.cuda.device_count = lambda: gpus > 0, lambda: gpus
 begin = dist.init_process_group
 dist.init_process_group = lambda backend, **options: begin("gloo", **options)
 """
 
 
-def test_all_processes_end_if_one_has_no_gpu(transduce: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("first", "second", "found"), [(1, 1, 1), (1, 0, 0)])
+def test_all_processes_end_if_one_has_no_gpu(
+    first: int, second: int, found: int, transduce: Any, tmp_path: Path
+) -> None:
     (tmp_path / "pairs.tsv").write_text("a b c\td e f\n" * 40, encoding="utf-8")
     words = ["train", "--train", "pairs.tsv", "--valid", "pairs.tsv", "--out", "run"]
-    outcome = transduce(*words, cwd=tmp_path, before=ONE_GPU, processes=2)
+    outcome = transduce(*words, cwd=tmp_path, before=GPUS.format(first, second), processes=2)
     assert outcome.code == 2
-    assert outcome.err.count("there are 1 GPUs for at least 2 processes; start one process per GPU") == 2
+    assert outcome.err.count(f"there are {found} GPUs for at least 2 processes; start one process per GPU") == 2

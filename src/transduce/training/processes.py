@@ -118,12 +118,15 @@ class Processes:
 
     def device(self, name: str) -> torch.device:
         """The device of this name for this process: each process of a machine has its own GPU, unless gloo is used."""
-        if not (self.communicates and name.partition(":")[0] in ("auto", "cuda") and torch.cuda.is_available()):
+        if not self.communicates or name.partition(":")[0] not in ("auto", "cuda"):
             return pick_device(name)
         local, gpus = int(os.environ.get("LOCAL_RANK", self.rank)), torch.cuda.device_count()
-        if _backend() == "gloo":
+        if gpus and _backend() == "gloo":
             local %= gpus
-        for process, there in self.gather([(local, gpus)]):  # all processes end, instead of waiting for one that did
+        everyone = self.gather([(local, gpus)])  # all processes end, instead of waiting for one that did
+        if not any(there for _, there in everyone):
+            return pick_device(name)
+        for process, there in everyone:
             if process >= there:
                 raise ConfigError(
                     f"there are {there} GPUs for at least {process + 1} processes; "
