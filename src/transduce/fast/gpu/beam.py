@@ -125,8 +125,8 @@ class SlotBeam:
         project[(triton.cdiv(V, 2 * _PART) * 2 * triton.cdiv(R, tile),)](
             hidden_RD.contiguous(), weight_VD, weight_VD if bias_V is None else bias_V, logits_RV, self._best_RX,
             self._log_total_RX, R, V, stride, X, BIAS=bias_V is not None, D=D, ROWS=tile, COLUMNS=_PART, PART=_PART,
-            BLOCK=min(64, max(16, triton.next_power_of_2(D))), num_warps=warps, num_stages=stages,
-            **early(hidden_RD.device),
+            BLOCK=min(128 // weight_VD.element_size(), max(16, triton.next_power_of_2(D))), num_warps=warps,
+            num_stages=stages, **early(hidden_RD.device),
         )  # fmt: skip
         markers = {"PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
         advance[(self.slots,)](
