@@ -1,5 +1,6 @@
 """Fixtures of all tests: the command line, a toy language, a tiny tokenizer and model, a trained run."""
 
+import atexit
 import gc
 import os
 import shutil
@@ -34,11 +35,7 @@ def pytest_configure() -> None:
     """
     if not IS_WORKER:
         os.environ["TRANSDUCE_CACHE"] = tempfile.mkdtemp(prefix="transduce-tests-")
-
-
-def pytest_unconfigure() -> None:
-    if not IS_WORKER:
-        shutil.rmtree(os.environ["TRANSDUCE_CACHE"])
+        atexit.register(shutil.rmtree, os.environ["TRANSDUCE_CACHE"], ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)

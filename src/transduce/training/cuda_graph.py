@@ -18,6 +18,7 @@ def capture(function: Callable[[], T], after_warm_up: Callable[[], object] = lam
     The function runs twice: in a warm-up, which compiles kernels and shows whether memory suffices, and while it is
     recorded. Every replay reads the same inputs and overwrites the same output. `after_warm_up` frees
     memory that the warm-up has left allocated. The warm-up draws the same random numbers as the first replay.
+    Objects that exist now stay out of later collections of garbage (`gc.freeze`): compiled kernels are many.
     """
     device = torch.device("cuda", torch.cuda.current_device())
     spare = torch.empty(int(_SPARE * torch.cuda.mem_get_info(device)[1]), dtype=torch.uint8, device=device)
@@ -33,7 +34,7 @@ def capture(function: Callable[[], T], after_warm_up: Callable[[], object] = lam
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         output = function()
     gc.collect()
-    gc.freeze()  # compiled kernels are many objects, which collections of garbage need not examine
+    gc.freeze()
 
     def replay() -> T:
         graph.replay()

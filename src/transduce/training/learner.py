@@ -1,6 +1,6 @@
 """Gradients and updates of a model's weights. Precision, graph capture and sharding are chosen once, here.
 
-The weights that are trained are always float32.
+The weights that are trained are always float32, and `training/adam.py` updates them.
 """
 
 import copy
