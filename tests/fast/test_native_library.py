@@ -78,6 +78,21 @@ def test_the_library_is_compiled_once(cache: Path, monkeypatch: pytest.MonkeyPat
     assert load()
 
 
+def test_processes_that_start_together_compile_it_once(cache: Path, tmp_path: Path) -> None:
+    assert load()
+    compiled = library_file(cache).rename(tmp_path / "compiled.so")
+    slow = tmp_path / "slow-compiler"
+    slow.write_text(
+        f'#!/bin/sh\necho >> {tmp_path}/calls; sleep 1\nwhile [ "$1" != -o ]; do shift; done\ncp {compiled} "$2"\n'
+    )
+    slow.chmod(0o755)
+    code = "from transduce.fast.native.library import load_library; assert load_library()"
+    environment = {**os.environ, "TRANSDUCE_CACHE": str(tmp_path / "new"), "CC": str(slow)}
+    processes = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert (tmp_path / "calls").read_text() == "\n"
+
+
 @pytest.mark.parametrize("damage", ["truncated", "changed", "empty", "no digest", "digest of garbage"])
 def test_a_damaged_library_is_compiled_again(cache: Path, caplog: pytest.LogCaptureFixture, damage: str) -> None:
     assert load()

@@ -1,6 +1,7 @@
 """Loads the library of the wheel, or compiles decoder.c for this machine and keeps it in the cache folder."""
 
 import ctypes
+import fcntl
 import hashlib
 import logging
 import os
@@ -15,7 +16,7 @@ import threading
 import time
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain
 from operator import mul
@@ -81,23 +82,37 @@ def _cached_or_compiled(compiler: Sequence[str]) -> ctypes.CDLL:
         if not _only_ours(folder):
             raise PermissionError(f"other users can write to {folder}")
         path = folder / name
-        if path.is_symlink() or path.exists():
-            if not _only_ours(path):
-                raise PermissionError(f"other users can write to {path}")
-            if _is_complete(path):
-                return ctypes.CDLL(str(path))
-            _log.warning("transduce: %s is damaged; compiling it again", path)
-        with tempfile.TemporaryDirectory() as work:  # not in the cache, where it would stay if this process is killed
-            compiled = _compile(compiler, Path(work) / name)
-            write_atomically(_digest_of(path), digest(compiled).encode())
-            staged = Path(shutil.copy(compiled, folder / f".{name}.{os.getpid()}.tmp"))
-            staged.replace(path)  # atomic: another process may be loading it
+        with _locked(folder):  # processes that start together compile it once
+            if path.is_symlink() or path.exists():
+                if not _only_ours(path):
+                    raise PermissionError(f"other users can write to {path}")
+                if _is_complete(path):
+                    return ctypes.CDLL(str(path))
+                _log.warning("transduce: %s is damaged; compiling it again", path)
+            # Not in the cache, where it would stay if this process is killed.
+            with tempfile.TemporaryDirectory() as work:
+                compiled = _compile(compiler, Path(work) / name)
+                write_atomically(_digest_of(path), digest(compiled).encode())
+                staged = Path(shutil.copy(compiled, folder / f".{name}.{os.getpid()}.tmp"))
+                staged.replace(path)  # atomic: another process may be loading it
         return ctypes.CDLL(str(path))
     except (ConfigError, OSError, subprocess.SubprocessError) as error:
         with tempfile.TemporaryDirectory() as work:
             library = ctypes.CDLL(str(_compile(compiler, Path(work) / name)))
         _log.warning("transduce: the cache cannot be used, so native is compiled at every start: %s", _reason(error))
         return library
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process compiles for this folder, if its file system has locks."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _only_ours(path: Path) -> bool:
