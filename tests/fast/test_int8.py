@@ -93,16 +93,18 @@ def test_a_layer_of_a_language_model_multiplies_whole_numbers(
     assert (np.abs(y - expected) <= 1e-6 * magnitude + 1e-5).all()
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_portable_code_and_fast_code_agree(library: Any, tmp_path: Any, chunked: bool) -> None:
-    """The form without special instructions, compiled here, computes the same."""
-    path = tmp_path / "portable.so"
-    source = native_library.DECODER
-    compiler = shutil.which("cc")
+@pytest.fixture(scope="module")
+def portable(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The form without special instructions, compiled here."""
+    path, compiler = tmp_path_factory.mktemp("portable") / "portable.so", shutil.which("cc")
     assert compiler
-    flags = ["-O2", "-shared", "-fPIC", "-U__ARM_FEATURE_DOTPROD", "-U__AVX2__", "-U__AVX512BW__"]
-    subprocess.run([compiler, *flags, str(source), "-o", str(path), "-lm"], check=True)
-    portable = ctypes.CDLL(str(path))
+    flags = ["-shared", "-fPIC", "-U__ARM_FEATURE_DOTPROD", "-U__AVX2__", "-U__AVX512BW__"]
+    subprocess.run([compiler, *flags, str(native_library.DECODER), "-o", str(path), "-lm"], check=True)
+    return ctypes.CDLL(str(path))
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_portable_code_and_fast_code_agree(library: Any, portable: Any, chunked: bool) -> None:
     portable.instructions.restype = ctypes.c_char_p
     assert portable.instructions() == b"portable C"
     random = np.random.default_rng(0)
