@@ -269,3 +269,13 @@ def test_many_tags_do_not_take_quadratic_time(source: str, aligned: bool) -> Non
     text = tagged(source)
     pairs = [(span, span) for span in words(text.text)] if aligned else []
     assert project(text, text.text, pairs).count("<") == source.count("<")
+
+
+def test_many_tags_side_by_side_do_not_take_quadratic_time() -> None:
+    """Quadratic time would take half an hour."""
+    builder, tags = TaggedTextBuilder(), "<img>" * 40
+    builder.add_text("x ")
+    for _ in range(200_000):
+        builder.add_empty(tags)
+    (tag,) = builder.finish().tags
+    assert len(tag.opening.strip()) == 200_000 * len(tags)

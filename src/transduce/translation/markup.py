@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Literal, NamedTuple
 
 from transduce.deadline import check_deadline
@@ -165,10 +165,7 @@ def collapsed_places(raw: str) -> list[int]:
 
 
 def _tree(marks: Iterable[Mark]) -> list[Tag]:
-    """The elements of marks; those that are not closed are unpaired tags, and what is in them follows them.
-
-    Marks without text that nothing separates are a single tag, so that nothing comes between them.
-    """
+    """The elements of marks; those that are not closed are unpaired tags, and what is in them follows them."""
     root = Tag(0, 0, "")
     opened = [("", root)]  # names and tags of the elements that are not closed, from the outermost inwards
     names: Counter[str] = Counter()
@@ -181,13 +178,8 @@ def _tree(marks: Iterable[Mark]) -> list[Tag]:
             names[name] -= 1
         del opened[index:]
 
-    before: Mark | None = None
-    for mark in marks:
-        joins = before and mark.kind == before.kind == "empty" and mark.place == before.place
-        before = mark
-        if joins:
-            opened[-1][1].children[-1].opening += mark.source
-            continue
+    for mark in _join_empty(marks):
+        check_deadline()
         if mark.kind == "close" and names[mark.name]:
             leave_open(1 + next(index for index in reversed(range(len(opened))) if opened[index][0] == mark.name))
             _, tag = opened.pop()
@@ -201,6 +193,15 @@ def _tree(marks: Iterable[Mark]) -> list[Tag]:
             names[mark.name] += 1
     leave_open(1)
     return root.children
+
+
+def _join_empty(marks: Iterable[Mark]) -> Iterator[Mark]:
+    """Marks of which those without text that nothing separates are a single one, so that nothing comes between them."""
+    for place, group in groupby(marks, lambda mark: mark.place if mark.kind == "empty" else None):
+        if place is None:
+            yield from group
+        else:
+            yield Mark(place, "", "".join(mark.source for mark in group))
 
 
 def _empty_place(tag: Tag, following: int, words: list[tuple[int, int]], starts: list[int], keep_spaces: bool) -> int:
