@@ -150,6 +150,7 @@ def test_a_paragraph_with_many_runs_takes_linear_time() -> None:
     ("kind", "data"),
     [
         ("srt", b"00:00:01,000 --> 00:00:02,000\n" + b"a b\n" * 20_000),
+        ("srt", b"00:00:01,000 --> 00:00:02,000\na b\n" + b" " * 400_000),
         ("md", b"A cat `` " + b"` " * 20_000 + b"`` here."),
         ("po", b'msgid ""\nmsgstr ""\n\nmsgid "&Open ' + b"%s " * 10_000 + b'"\nmsgstr ""\n'),
     ],

@@ -27,7 +27,7 @@ _NEXT = rf"(?:[ \t]*\d+[ \t]*\r?\n)?{_TIMES.pattern}"  # without an empty line b
 _CUE = re.compile(
     rf"^{_TIMES.pattern}\r?\n(?P<text>(?:(?!{_NEXT})[^\r\n]*\r?\n)*+(?:(?!{_NEXT})[^\r\n]+)?)", re.MULTILINE
 )
-_BLOCK = re.compile(r"(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+")
+_BLOCK = re.compile(r"^(?:[^\S\r\n]*+\S[^\r\n]*(?:\r?\n|\Z))+", re.MULTILINE)
 """Lines without an empty line between them."""
 _LANGUAGE = re.compile(r"\A(\ufeff?WEBVTT[^\r\n]*(?:\r?\n[^\r\n]+)*?\r?\nLanguage:[ \t]*)[\w-]+")
 _SPEAKER = re.compile(r"(?:<[^<>]*>|\{[^{}]*\})*[-–—]\s*")
