@@ -22,6 +22,19 @@ def test_markdown_escapes_what_would_be_markup() -> None:
     assert "| c\\|d | x |" in written
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        r"| ![one \| two](x.png) dog | `a\|b` cat |",
+        r'| <img alt="one \| two"> dog | [cat](x "one \| two") |',
+        r"| one \| two `a\\|b` | $a\|b$ dog [cat](a\|b) |",
+    ],
+)
+def test_a_vertical_bar_in_a_cell_of_a_markdown_table_keeps_its_backslash(row: str) -> None:
+    written = translated(read("a.md", f"| x | y |\n|---|---|\n{row}\n".encode()), str.upper).decode()
+    assert written.splitlines()[-1] == re.sub("one|two|dog|cat", lambda word: word[0].upper(), row)
+
+
 def test_alternative_texts_of_markdown_are_texts_of_their_own() -> None:
     source = (
         "See ![a *b* \\[c](x.png) or ![d] or [![e][]](l) or ![1](y).\n\n> ![f  \n> g](z)\n\n[d]: d.png\n[e]: e.png\n"

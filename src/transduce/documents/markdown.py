@@ -170,11 +170,11 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
         waiting = iter(outputs)
         text = "".join(piece if isinstance(piece, str) else next(waiting) for piece in pieces)
         text = _MARKER.sub(attribute, text)
+        text = text.replace("|", "\\|") if in_table else text  # even in code, where nothing else is escaped
         return f"\\{text}" if not begin and _BLOCK_START.match(text) and not _BLOCK_START.match(content) else text
 
     def escape(text: str) -> str:
-        text = _continue(_SPECIAL.sub(r"\\\g<0>", text), place)
-        return text.replace("|", "\\|") if in_table else text
+        return _continue(_SPECIAL.sub(r"\\\g<0>", text), place)
 
     in_html = frozenset(len(texts) + index for index in html_attributes)
     return Unit([*texts, *attributes], escape, write, layout=lambda text: _wrap(text, width), attributes=in_html)
