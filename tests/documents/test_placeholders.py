@@ -52,10 +52,15 @@ def test_messages_of_a_po_file_have_placeholders_in_the_order_of_their_arguments
     assert written == catalogue.replace('[0] ""', '[0] "eine in %s (%s)"').replace(
         '[1] ""', '[1] "In %2$s: %1$d"'
     ).replace('by %s"\nmsgstr ""', 'by %s"\nmsgstr "von %s %d"')
-    assert document.warning == (
-        "a.po: 1 message stays untranslated (first: line 13): the translation has the placeholders in another order, "
-        "but they have no numbers or names"
+    warning = (
+        "a.po: 1 message stays untranslated (first: line 13): the translation lacks or repeats a placeholder, or has "
+        "them in an order that the format cannot express"
     )
+    assert document.warning == warning
+    for translation in ("von %1$s", "%1$s von %2$s und %2$s"):
+        outputs[2] = translation
+        document.write([AlignedTranslation(text) for text in outputs])
+        assert document.warning == warning
     outputs[2] = "%1$s von %2$s"
     document.write([AlignedTranslation(text) for text in outputs])
     assert not document.warning

@@ -40,7 +40,7 @@ class _Place(NamedTuple):
     line: int
     newline: str
     unmatched: set[int]
-    """The lines of strings that stay as they are, because their placeholders would be in another order."""
+    """The lines of strings that stay as they are, because their placeholders cannot be restored."""
 
     def write(self, translation: str) -> str:
         """The source of the string with a translation of its text."""
@@ -99,8 +99,8 @@ def _warning(name: str, lines: Collection[int]) -> str:
         return ""
     messages = "1 message stays" if len(lines) == 1 else f"{len(lines):,} messages stay"
     return (
-        f"{name}: {messages} untranslated (first: line {min(lines)}): the translation has the placeholders in another "
-        "order, but they have no numbers or names"
+        f"{name}: {messages} untranslated (first: line {min(lines)}): the translation lacks or repeats a placeholder, "
+        "or has them in an order that the format cannot express"
     )
 
 
