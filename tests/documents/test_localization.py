@@ -179,6 +179,15 @@ def test_segments_of_xliff_stay_and_are_translated_if_they_are_not(target: str, 
     assert not read("a.xliff", translation.replace(" state='new'", "").encode()).texts
 
 
+@pytest.mark.parametrize("mid", ["", " mid='1'"])
+@pytest.mark.parametrize("target", ["", "<target/>", "<target><mrk mtype='seg'/></target>"])
+def test_segments_of_xliff_without_a_number_of_their_own_are_translated_as_one_text(mid: str, target: str) -> None:
+    segments = f"<mrk mtype='seg'{mid}>One dog.</mrk> <mrk mtype='seg'{mid}>Two.</mrk>"
+    unit = f"<trans-unit id='1'><source>One dog. Two.</source><seg-source>{segments}</seg-source>{target}</trans-unit>"
+    translation = translated(read("a.xliff", f"{X1}{unit}{X1_END}".encode()), str.upper).decode()
+    assert "</seg-source><target>ONE DOG. TWO.</target>" in translation
+
+
 def test_the_header_of_a_template_gets_encoding_and_language() -> None:
     header = b'msgid ""\nmsgstr ""\n"Language: \\n"\n"Content-Type: text/plain; charset=CHARSET\\n"\n\n'
     document = read("a.po", header + b'msgid "cold"\nmsgstr ""\n')

@@ -88,9 +88,13 @@ def _opening(element: Element, source: str) -> str:
 
 
 def _segments(element: Element | None) -> dict[str, Element]:
-    """The segments of an element of version 1.2, by the `mid` that the two languages have in common."""
-    elements = element.descendants() if element else ()
-    return {mark.attributes.get("mid", ""): mark for mark in elements if mark.attributes.get("mtype") == "seg"}
+    """The segments of an element of version 1.2, by the `mid` that the two languages have in common.
+
+    They are ignored if one of them lacks a `mid` of its own.
+    """
+    marks = [mark for mark in element.descendants() if mark.attributes.get("mtype") == "seg"] if element else []
+    segments = {mark.attributes["mid"]: mark for mark in marks if "mid" in mark.attributes}
+    return segments if len(segments) == len(marks) else {}
 
 
 class _SegmentedText:
