@@ -165,7 +165,13 @@ def test_a_copy_that_is_marked_as_untranslated_is_translated(state: str) -> None
          "<target><mrk mtype='seg' mid='1'>Ein.</mrk> <mrk mtype='seg' mid='2'>TWO.</mrk></target>"),
         ("<target><mrk mtype='seg' mid='2'>Zwei.</mrk></target>",
          "<target><mrk mtype='seg' mid='1'>ONE <x id='1'/>DOG.</mrk> <mrk mtype='seg' mid='2'>Zwei.</mrk></target>"),
-        ("<target>Alles.</target>", "<target>Alles.</target>"),
+        *((target, target) for target in (
+            "<target>Alles.</target>",
+            "<target><mrk mtype='seg' mid='1'>Ein.</mrk> Zwei.</target>",
+            "<target><g id='1'>Zwei.</g> <mrk mtype='seg' mid='1'></mrk></target>",
+            "<target><mrk mtype='seg' mid='1'>Ein.</mrk> <mrk mtype='seg' mid='3'>Zwei.</mrk></target>",
+            "<target><mrk mtype='seg' mid='1'>Ein.</mrk> <mrk mtype='seg' mid='1'>Zwei.</mrk></target>",
+        )),
     ],
 )  # fmt: skip
 def test_segments_of_xliff_stay_and_are_translated_if_they_are_not(target: str, written: str) -> None:
@@ -179,13 +185,27 @@ def test_segments_of_xliff_stay_and_are_translated_if_they_are_not(target: str, 
     assert not read("a.xliff", translation.replace(" state='new'", "").encode()).texts
 
 
-@pytest.mark.parametrize("mid", ["", " mid='1'"])
+@pytest.mark.parametrize(
+    "segments",
+    [
+        "<mrk mtype='seg'>One dog.</mrk> <mrk mtype='seg'>Two.</mrk>",
+        "<mrk mtype='seg' mid='1'>One dog.</mrk> <mrk mtype='seg' mid='1'>Two.</mrk>",
+        "<mrk mtype='seg' mid='1'>One dog.</mrk> Two.",
+    ],
+)
 @pytest.mark.parametrize("target", ["", "<target/>", "<target><mrk mtype='seg'/></target>"])
-def test_segments_of_xliff_without_a_number_of_their_own_are_translated_as_one_text(mid: str, target: str) -> None:
-    segments = f"<mrk mtype='seg'{mid}>One dog.</mrk> <mrk mtype='seg'{mid}>Two.</mrk>"
+def test_segments_of_xliff_that_are_not_the_whole_text_are_ignored(segments: str, target: str) -> None:
     unit = f"<trans-unit id='1'><source>One dog. Two.</source><seg-source>{segments}</seg-source>{target}</trans-unit>"
     translation = translated(read("a.xliff", f"{X1}{unit}{X1_END}".encode()), str.upper).decode()
     assert "</seg-source><target>ONE DOG. TWO.</target>" in translation
+
+
+def test_codes_between_segments_of_xliff_are_no_words() -> None:
+    codes = "<bpt id='1'>&lt;b&gt;</bpt><g id='3'>{}</g><ept id='1'>&lt;/b&gt;</ept>"
+    source = codes.format("<mrk mtype='seg' mid='1'>Two.</mrk>")
+    unit = f"<trans-unit id='1'><source>Two.</source><seg-source>{source}</seg-source></trans-unit>"
+    translation = translated(read("a.xliff", f"{X1}{unit}{X1_END}".encode()), str.upper).decode()
+    assert f"<target>{source.replace('Two', 'TWO')}</target>" in translation
 
 
 def test_the_header_of_a_template_gets_encoding_and_language() -> None:

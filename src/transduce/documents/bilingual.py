@@ -56,8 +56,9 @@ def _inherited(element: Element, attribute: str) -> str | None:
 
 
 def _add_xliff_unit(unit: Element, source: str, splicer: Splicer, retranslate: bool) -> None:
-    original, target, segments = unit.child("source"), unit.child("target"), _segments(unit.child("seg-source"))
-    is_divided = bool(segments and (target is None or _segments(target)))
+    original, target = unit.child("source"), unit.child("target")
+    segments, targets = _segments(unit.child("seg-source")), _segments(target)
+    is_divided = bool(targets) and targets.keys() <= segments.keys()
     if original is None or (target and not retranslate and not is_divided and _is_translated(unit, original, target)):
         return
     lines = _inherited(original, "xml:space") == "preserve"
@@ -90,9 +91,19 @@ def _opening(element: Element, source: str) -> str:
 def _segments(element: Element | None) -> dict[str, Element]:
     """The segments of an element of version 1.2, by the `mid` that the two languages have in common.
 
-    They are ignored if one of them lacks a `mid` of its own.
+    They are ignored if one of them lacks a `mid` of its own, or if there are words outside of them.
     """
-    marks = [mark for mark in element.descendants() if mark.attributes.get("mtype") == "seg"] if element else []
+    marks = list[Element]()
+    waiting = element.children[::-1] if element else []
+    while waiting:
+        child = waiting.pop()
+        if isinstance(child, XmlText):
+            if any(map(str.isalpha, child.text or "")):
+                return {}
+        elif child.attributes.get("mtype") == "seg":
+            marks.append(child)
+        elif child.name in ("g", "mrk"):
+            waiting += child.children[::-1]
     segments = {mark.attributes["mid"]: mark for mark in marks if "mid" in mark.attributes}
     return segments if len(segments) == len(marks) else {}
 
@@ -100,24 +111,21 @@ def _segments(element: Element | None) -> dict[str, Element]:
 class _SegmentedText:
     """The content of the target of a unit that is divided into segments; those without a translation get one.
 
-    The elements of the segments are those of the target, or of <seg-source> if the target lacks any of them.
+    The elements of the segments are those of the target, or of <seg-source> if the target has others.
     """
 
     def __init__(self, source: str, splicer: Splicer, unit: Element, *, retranslate: bool, lines: bool) -> None:
         originals, targets = _segments(unit.child("seg-source")), _segments(unit.child("target"))
-        frame = unit.child("target" if originals.keys() <= targets.keys() else "seg-source")
+        frame = unit.child("target" if originals.keys() == targets.keys() else "seg-source")
         assert frame is not None
         self._pieces: list[str | MixedText] = []
         at = frame.inner_start
         for mid, place in _segments(frame).items():
-            if place.start < at:
-                continue  # inside another segment
-            original, target = originals.get(mid), targets.get(mid)
+            original, target = originals[mid], targets.get(mid)
             self._pieces.append(source[at : place.start])
             at = place.end
-            if original is None or (target and not retranslate and _is_translated(unit, original, target)):
-                kept = target or place
-                self._pieces.append(source[kept.start : kept.end])
+            if target and not retranslate and _is_translated(unit, original, target):
+                self._pieces.append(source[target.start : target.end])
                 continue
             text = MixedText(source, splicer, original.children, _xliff_role, labels=True, lines=lines)
             name = source[place.start + 1 : place.inner_start].split()[0]
