@@ -22,6 +22,8 @@ class Role(NamedTuple):
 
 
 _PROTECTION = Protection()
+_ENDS = ".!?…:。！？"
+"""What ends a sentence, or a label such as "Name:"."""
 TAG = "<>"
 """Stands for an element without text, or with text to keep: white space next to it is not around the text."""
 
@@ -74,6 +76,8 @@ class TextPieces:
         )
 
     def add_text(self, text: str) -> None:
+        if text.strip():
+            self._last = text.rstrip()[-1]
         self._text.append(text)
         self.builder.add_text(text)
 
@@ -115,6 +119,8 @@ class TextPieces:
 
     def _start(self) -> None:
         self.builder, self._text = TaggedTextBuilder("&#160;"), list[str]()
+        self._last = ""
+        """The last character of the text, without white space."""
 
 
 class MixedText(TextPieces):
@@ -136,6 +142,14 @@ class MixedText(TextPieces):
         self.end()
 
     def _add_all(self, content: Sequence[Element | XmlText], outermost: bool) -> None:
+        """Add the content of a paragraph, or of an element in it.
+
+        An element for a space is an ordinary space, unless it is at the start of a text, at the end of a sentence,
+        where it separates texts, or in an element without words, such as an underlined place to fill in.
+        """
+        is_blank = not any(
+            child.children if isinstance(child, Element) else child.text and child.text.strip() for child in content
+        )
         for child in content:
             if isinstance(child, XmlText):
                 if child.text is None:
@@ -154,10 +168,12 @@ class MixedText(TextPieces):
                 self.builder.close(role.value, raw)
             elif role.kind == "protected":
                 self.add_kept(raw, role.value or child.text)
+            elif role.kind == "space" and not is_blank and self._last not in (_ENDS if outermost else ""):
+                self.add_text(" ")
+            elif role.kind in ("space", "break") and outermost:
+                self.separate(raw)
             elif role.kind == "space":
                 self.add_space(self._source[child.start : child.inner_start])
-            elif role.kind == "break" and outermost:
-                self.separate(raw)
             elif role.kind != "ignored":
                 self.add_kept(raw)
 
