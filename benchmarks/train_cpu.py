@@ -20,15 +20,7 @@ from itertools import count
 
 import numpy as np
 import torch
-from peers import (
-    HuggingFaceMarian,
-    PaddedBatch,
-    TorchTransformer,
-    batches_by_length,
-    padded,
-    peer_loss,
-    random_pairs,
-)
+from peers import HuggingFaceMarian, PaddedBatch, TorchTransformer, batches_by_length, padded, peer_loss, random_pairs
 from setting import SEED, make_parser, news_lengths, print_setting, write_results
 from torch import nn
 

@@ -152,10 +152,7 @@ def with_transformers(folder: str, texts: Sequence[str], beam: int, threads: int
     return outputs
 
 
-PEERS = {
-    "CTranslate2": ("ctranslate2", "ctranslate2", "int8"),
-    "transformers": ("transformers", "hf", "float32"),
-}
+PEERS = {"CTranslate2": ("ctranslate2", "ctranslate2", "int8"), "transformers": ("transformers", "hf", "float32")}
 """The module, the format of the export and its precision."""
 
 

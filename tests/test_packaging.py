@@ -67,8 +67,7 @@ def test_doctor_tells_what_does_not_work_and_why(
 
 
 @pytest.mark.parametrize(
-    ("prebuilt", "advice"),
-    [(True, "needed only for a GPU, the engine native is compiled"), (False, "install one")],
+    ("prebuilt", "advice"), [(True, "needed only for a GPU, the engine native is compiled"), (False, "install one")]
 )
 def test_doctor_advises_a_compiler_only_if_native_is_not_compiled(
     transduce: Any, tmp_path: Path, prebuilt: bool, advice: str

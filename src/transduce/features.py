@@ -68,10 +68,7 @@ FEATURES = {
             "decoder_only": "transduce.models.decoder_only:DecoderOnlyConfig",
             "encoder_only": "transduce.models.encoder_only:EncoderOnlyConfig",
         },
-        readers={
-            "pairs": "transduce.files.readers:PAIRS",
-            "lines": "transduce.files.readers:LINES",
-        },
+        readers={"pairs": "transduce.files.readers:PAIRS", "lines": "transduce.files.readers:LINES"},
         commands={
             "train": "transduce.cli.train:train",
             "evaluate": "transduce.cli.evaluate:evaluate",
@@ -86,7 +83,7 @@ FEATURES = {
         hooks={
             "require_tracking": "transduce.tracking.sinks:require_packages",
             "tracking": "transduce.tracking.sinks:tracking",
-        },
+        }
     ),
     "translation": Feature(
         tasks={"translate": "transduce.translation.task:Translate"},
@@ -135,10 +132,7 @@ FEATURES = {
             "masked": "use it with: transduce fill",
             "denoise": "train a translation model from it with: transduce train --start-from",
         },
-        commands={
-            "fill": "transduce.encoders.command:fill",
-            "embed": "transduce.encoders.command:embed",
-        },
+        commands={"fill": "transduce.encoders.command:fill", "embed": "transduce.encoders.command:embed"},
     ),
     "classification": Feature(
         tasks={"classify": "transduce.classification.task:Classify"},
@@ -180,7 +174,7 @@ FEATURES = {
             "fused_adam": "transduce.fast.kernels.adam:FusedAdam",
             "fuse_native": "transduce.fast.native.training:fuse_native",
             "native_adam": "transduce.fast.native.training:NativeAdam",
-        },
+        }
     ),
     "inspect": Feature(
         commands={"inspect": "transduce.inspect.command:inspect"},
@@ -188,10 +182,7 @@ FEATURES = {
         hooks={"inspect_translation": "transduce.inspect.page:translation_page"},
     ),
     "interop": Feature(
-        commands={
-            "export": "transduce.interop.command:export",
-            "import": "transduce.interop.command:import_model",
-        },
+        commands={"export": "transduce.interop.command:export", "import": "transduce.interop.command:import_model"},
         hooks={"imported_tokenizer": "transduce.interop.imported_tokenizers:parse_imported_tokenizer"},
         exporters={
             "hf": "transduce.interop.huggingface:HF",

@@ -36,10 +36,7 @@ def test_a_clean_corpus_is_fit(transduce: Any, folder: Path) -> None:
     outcome = transduce("data", "check", "train.tsv", "--against", "valid.tsv", cwd=folder)
     assert outcome.code == 0, outcome.err
     lines = outcome.out.splitlines()
-    assert lines[:2] == [
-        "train.tsv: 2,000 pairs",
-        "valid.tsv: 0 of 50 pairs have a side that is also in the corpus",
-    ]
+    assert lines[:2] == ["train.tsv: 2,000 pairs", "valid.tsv: 0 of 50 pairs have a side that is also in the corpus"]
     assert lines[-1].startswith("fit to train on")
 
 

@@ -105,13 +105,7 @@ def draw_case(number: int, *, small: bool) -> Case:
         ]
     if source_vocab_size:
         jobs = [replace(job, tokens=[own.randrange(FIRST_WORD, source_vocab_size) for _ in job.tokens]) for job in jobs]
-    return Case(
-        model,
-        jobs,
-        search,
-        draw.choice([beam, 2 * beam, 128]),
-        draw.choice([1, 1, 1, 2, 3]),
-    )
+    return Case(model, jobs, search, draw.choice([beam, 2 * beam, 128]), draw.choice([1, 1, 1, 2, 3]))
 
 
 def favour_end(model: EncoderDecoder, logit: float) -> None:

@@ -7,10 +7,7 @@ import pytest
 from toy_run import TINY, as_sets, make_toy_pairs
 
 WORD, SECRET = "Zwiebelfisch", "hunter2-in-the-environment"
-BROKEN = {
-    "tsv": f"{WORD} without a tab\n",
-    "jsonl": f'{{"src": "{WORD}", "tgt": 5}}\n{{"src": "{WORD}\n',
-}
+BROKEN = {"tsv": f"{WORD} without a tab\n", "jsonl": f'{{"src": "{WORD}", "tgt": 5}}\n{{"src": "{WORD}\n'}
 
 
 @pytest.mark.parametrize("samples", [0, 5])

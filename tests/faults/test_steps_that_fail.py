@@ -64,12 +64,7 @@ def inject(monkeypatch: pytest.MonkeyPatch, number: float, where: str, steps: se
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 @pytest.mark.parametrize("steps", [{0, 1}, {3, 4, 6}, {7}] if FULL else [{0, 1}, {3, 4, 6}], ids=str)
 def test_a_step_that_is_not_finite_is_skipped_and_counted(
-    files: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: float,
-    where: str,
-    steps: set[int],
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: float, where: str, steps: set[int]
 ) -> None:
     inject(monkeypatch, number, where, steps)
     assert train(tmp_path / "run", **files, settings=SETTINGS).finished

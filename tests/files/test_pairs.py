@@ -71,12 +71,7 @@ def test_reverse_swaps_the_sides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("src", "tgt"),
-    [
-        (b"a\r\nb\r\n", b"A\nB\n"),
-        (b"\xef\xbb\xbfa\nb\n", b"A\r\nB"),
-        (b"a\nb", b"\xef\xbb\xbfA\nB\n"),
-    ],
+    ("src", "tgt"), [(b"a\r\nb\r\n", b"A\nB\n"), (b"\xef\xbb\xbfa\nb\n", b"A\r\nB"), (b"a\nb", b"\xef\xbb\xbfA\nB\n")]
 )
 def test_line_endings_and_byte_order_marks_are_removed(tmp_path: Path, src: bytes, tgt: bytes) -> None:
     assert read(two_files(tmp_path, src, tgt))[0] == [("a", "A"), ("b", "B")]

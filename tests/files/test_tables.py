@@ -72,11 +72,7 @@ def test_unusable_rows_are_left_out_and_counted(tmp_path: Path, name: str) -> No
     rows += [{"src": "x" * 60_000, "tgt": "y" * 30_000}, {"src": "c", "tgt": "d"}]
     path, report = write(tmp_path / name, rows), ReadReport()
     assert len(list(read_pairs([(str(path),)], report))) == 3
-    assert report.left_out == {
-        "with an empty side": 1,
-        'not a row with texts "src" and "tgt"': 1,
-        "with a NUL byte": 1,
-    }
+    assert report.left_out == {"with an empty side": 1, 'not a row with texts "src" and "tgt"': 1, "with a NUL byte": 1}
     assert report.first["with an empty side"] == f"{path}, line 2"
 
 

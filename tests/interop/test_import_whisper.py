@@ -10,13 +10,7 @@ import pytest
 import torch
 from commands import complaint
 from torch import Tensor
-from transformers_models import (
-    assert_close,
-    gpt2,
-    imported,
-    transformers,
-    whisper,
-)
+from transformers_models import assert_close, gpt2, imported, transformers, whisper
 
 from transduce.data.batch import Batch, Stream
 from transduce.errors import ModelError

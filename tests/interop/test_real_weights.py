@@ -126,7 +126,7 @@ def test_smollm2(tmp_path: Path) -> None:
 def transformers_whisper(settings: dict[str, Any], weights: dict[str, Tensor]) -> Any:
     config = transformers.WhisperConfig(
         **{name: value for name, value in settings.items() if name != "model_type"}
-        | {"decoder_attention_heads": settings["encoder_attention_heads"]},
+        | {"decoder_attention_heads": settings["encoder_attention_heads"]}
     )
     model = transformers.WhisperForConditionalGeneration(config).eval()
     result = model.load_state_dict(weights, strict=False)

@@ -111,12 +111,7 @@ def test_lecture_mode_has_labels_of_22_pixels(open_page: Callable[..., Any], add
 
 
 @pytest.mark.parametrize(
-    "window",
-    [
-        {"color_scheme": "light"},
-        {"color_scheme": "dark", **PHONE},
-    ],
-    ids=["light", "dark phone"],
+    "window", [{"color_scheme": "light"}, {"color_scheme": "dark", **PHONE}], ids=["light", "dark phone"]
 )
 def test_the_page_is_accessible(open_page: Callable[..., Any], address: str, window: dict[str, Any]) -> None:
     """axe-core reports no violations, and nothing exceeds the width of the window."""

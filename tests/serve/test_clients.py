@@ -17,10 +17,7 @@ from transduce.translation.translator import Translator
 
 TEXT = "dego gidu"
 GERMAN = "Das ist ein deutscher Satz."
-LANGUAGES = [
-    {"code": "en", "name": "English", "targets": ["de"]},
-    {"code": "de", "name": "German", "targets": []},
-]
+LANGUAGES = [{"code": "en", "name": "English", "targets": ["de"]}, {"code": "de", "name": "German", "targets": []}]
 FIELDS = {"q": TEXT, "source": "en", "target": "de"}
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
 JAVA = """

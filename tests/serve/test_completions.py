@@ -317,10 +317,7 @@ def test_requests_take_turns_and_too_many_are_refused(generator: Generator, monk
         return start(*arguments)
 
     monkeypatch.setattr(decoder, "start_steps", slow)
-    with (
-        serve_in_thread([], generators={"lm": generator}, queue=3) as (address, _),
-        ThreadPoolExecutor(20) as pool,
-    ):
+    with serve_in_thread([], generators={"lm": generator}, queue=3) as (address, _), ThreadPoolExecutor(20) as pool:
 
         def ask(number: int) -> httpx.Response:
             body = {"prompt": "the", "max_tokens": 3, "temperature": 0, "n": 1}

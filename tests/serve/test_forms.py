@@ -33,10 +33,7 @@ def test_a_form_is_read_as_httpx_writes_it() -> None:
         (b"--x\r\nContent-Type: text/plain\r\n\r\nb\r\n--x--", "has no name"),
         (b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\n\xff\r\n--x--", "not UTF-8"),
         (b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\n\r\n" * 3 + b"--x--", "more than 2 fields"),
-        (
-            b"--x\r\nContent-Disposition: form-data; name=a; filename=b\r\n\r\n\r\n" * 2 + b"--x--",
-            "than 1 files",
-        ),
+        (b"--x\r\nContent-Disposition: form-data; name=a; filename=b\r\n\r\n\r\n" * 2 + b"--x--", "than 1 files"),
     ],
 )
 def test_a_damaged_form_is_refused_in_one_line(body: bytes, message: str) -> None:

@@ -179,12 +179,7 @@ TEXT = "\n".join(["babo dego gibo dedu gigo"] * 300)
     ],
 )
 def test_a_client_that_does_not_read_a_stream_is_disconnected_and_its_work_dropped(
-    translator: Translator,
-    generator: Generator,
-    lost: set[Any],
-    small_buffers: None,
-    path: str,
-    body: dict[str, Any],
+    translator: Translator, generator: Generator, lost: set[Any], small_buffers: None, path: str, body: dict[str, Any]
 ) -> None:
     limits: dict[str, Any] = {"max_length": 100_000, "send_seconds": 0.5, "seconds": 600}
     with serve_in_thread([("toy", translator)], generators={"lm": generator}, **limits) as (address, app):

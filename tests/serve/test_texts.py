@@ -258,12 +258,7 @@ def test_models_are_found_by_name_and_by_languages(translator: Translator) -> No
     models = ServedModels([(name, translator) for name in ("en-de", "fr", "x")])
     assert models.by_name(None).name == "en-de"
     assert models.by_name("x").name == "x"
-    assert [models.by_languages("en", target).name for target in ("de", "fr", "x", "nl")] == [
-        "en-de",
-        "fr",
-        "x",
-        "x",
-    ]
+    assert [models.by_languages("en", target).name for target in ("de", "fr", "x", "nl")] == ["en-de", "fr", "x", "x"]
     assert models.by_languages("auto", "de").name == "en-de"
     assert models.by_languages("es", "de").name == "x"
     with pytest.raises(HttpError, match="no such model; available: en-de, fr, x"):

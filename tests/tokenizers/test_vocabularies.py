@@ -54,11 +54,7 @@ def test_an_existing_vocabulary_is_used(transduce: Any, trained: Any, toy_pairs:
 @pytest.mark.parametrize(
     ("options", "settings", "message"),
     [
-        (
-            {"byte_fallback": True},
-            [],
-            "the ids of padding, unknown, begin and end are -1, 0, 1, 2, but must be",
-        ),
+        ({"byte_fallback": True}, [], "the ids of padding, unknown, begin and end are -1, 0, 1, 2, but must be"),
         ({**OURS, "byte_fallback": False}, [], "it has no byte pieces"),
         (OURS, ["tokenizer.vocab_size=400"], "tokenizer.vocab_size has no effect beside tokenizer.path; leave it out"),
         (OURS | {"model_type": "unigram"}, ["train.bpe_dropout=0.1"], "needs a vocabulary of type BPE"),

@@ -25,10 +25,7 @@ from transduce.translation.translator import Translator
         (["--train", "valid.src"], ["valid.src: cannot tell its format", ".tsv"]),
         ([], ["no training text", "--src"]),
         (["--src", "valid.src", "--tgt", "valid.tgt", "--preset", "tinny"], ["no preset tinny", "did you mean tiny?"]),
-        (
-            ["--set", "train.stepz=5"],
-            ["unknown key stepz", "did you mean steps?", "; nearest keys: steps, "],
-        ),
+        (["--set", "train.stepz=5"], ["unknown key stepz", "did you mean steps?", "; nearest keys: steps, "]),
         (["--set", "steps=5"], ["unknown key steps (did you mean train.steps?)"]),
         (["--set", "encoder_layers=5"], ["unknown key encoder_layers (did you mean model.encoder_layers?)"]),
         (

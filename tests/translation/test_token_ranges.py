@@ -30,7 +30,7 @@ def test_white_space_may_differ() -> None:
 
 def test_a_token_that_masks_a_part_of_the_text_has_its_range() -> None:
     assert ranges("▁See ▁<m0> ▁for ▁more .", "See http://a.b/c for more.") == [
-        *("See", "http://a.b/c", "for", "more", "."),
+        *("See", "http://a.b/c", "for", "more", ".")
     ]
     assert ranges("▁<m0> ▁and ▁<m1>", "x y and z") == ["x y", "and", "z"]
     assert ranges("▁a <m0>", "a") == ["a", ""]

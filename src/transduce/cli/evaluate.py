@@ -108,10 +108,7 @@ EVALUATIONS: Registry[Callable[[Evaluation], None]] = Registry("evaluations")
 def evaluate(
     model: Annotated[
         list[Path] | None,
-        model_option(
-            "A run or a model folder; several are compared.",
-            show_default="without --hyp: the bundled model",
-        ),
+        model_option("A run or a model folder; several are compared.", show_default="without --hyp: the bundled model"),
     ] = None,
     ensemble: EnsembleOption = False,
     src: Annotated[Path | None, typer.Option(help="Text for the model to translate.")] = None,

@@ -7,10 +7,7 @@ from transduce.cli.messages import wrapped
 from transduce.cli.options import JsonOption, ModelOption
 
 
-def info(
-    model: ModelOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def info(model: ModelOption = None, as_json: JsonOption = False) -> None:
     """Print what is known of a model: notes, scores, data, sizes."""
     from transduce.files.languages import describe_directions, directions_of
     from transduce.files.texts import one_line

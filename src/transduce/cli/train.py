@@ -25,13 +25,7 @@ def train(
         Path | None,
         typer.Argument(help="A TOML file with settings; with --task, training text is possible too.", metavar="RECIPE"),
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help=TASK_HELP,
-            show_default="as in the recipe",
-        ),
-    ] = None,
+    task: Annotated[str | None, typer.Option(help=TASK_HELP, show_default="as in the recipe")] = None,
     src: SrcOption = None,
     tgt: TgtOption = None,
     train: TrainOption = None,

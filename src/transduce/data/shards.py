@@ -125,10 +125,7 @@ def kept_file(folder: Path, number: int | str) -> Path:
 
 
 def write_index(
-    folder: Path,
-    facts: dict[str, Any],
-    streams: Sequence[str] = STREAMS,
-    repeats: Sequence[tuple[int, float]] = (),
+    folder: Path, facts: dict[str, Any], streams: Sequence[str] = STREAMS, repeats: Sequence[tuple[int, float]] = ()
 ) -> None:
     """Sort the pairs of all shards by length; write `index.json`, which also keeps `facts`, and the manifest.
 

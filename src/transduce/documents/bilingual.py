@@ -146,12 +146,7 @@ class _SegmentedText:
 
 
 def _add(
-    splicer: Splicer,
-    start: int,
-    end: int,
-    content: MixedText | _SegmentedText,
-    opening: str = "",
-    closing: str = "",
+    splicer: Splicer, start: int, end: int, content: MixedText | _SegmentedText, opening: str = "", closing: str = ""
 ) -> None:
     """Put the translations of a text, between these tags, in the place of a part of the source."""
     if content.texts:

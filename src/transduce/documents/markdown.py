@@ -10,15 +10,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transduce.deadline import check_deadline
-from transduce.documents.document import (
-    Document,
-    ReadOptions,
-    Splicer,
-    Unit,
-    has_words,
-    tagged_text,
-    text_document,
-)
+from transduce.documents.document import Document, ReadOptions, Splicer, Unit, has_words, tagged_text, text_document
 from transduce.documents.front_matter import front_matter_units, without_front_matter
 from transduce.documents.html_text import add_html, attribute_units
 from transduce.errors import DataError

@@ -5,15 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate, takewhile
 from typing import NamedTuple
 
-from transduce.documents.document import (
-    Document,
-    ReadOptions,
-    Splicer,
-    Unit,
-    escape_xml,
-    has_words,
-    tagged_text,
-)
+from transduce.documents.document import Document, ReadOptions, Splicer, Unit, escape_xml, has_words, tagged_text
 from transduce.documents.html_text import HtmlText
 from transduce.documents.mnemonics import Label, read_label
 from transduce.documents.placeholders import FormatText, number_placeholders

@@ -49,11 +49,7 @@ def read_vtt(data: bytes, name: str, options: ReadOptions) -> Document:
 
 
 def _read(
-    data: bytes,
-    name: str,
-    unescape: Callable[[str], str],
-    escape: Callable[[str], str],
-    target: str | None = None,
+    data: bytes, name: str, unescape: Callable[[str], str], escape: Callable[[str], str], target: str | None = None
 ) -> Document:
     source, encoding = decode_text(data, name)
     if target:

@@ -189,11 +189,7 @@ def position_table(model: EncoderDecoder | DecoderOnly | EncoderOnly, *lengths: 
 
 
 def _search(
-    model: Model,
-    part: Segment,
-    config: SearchConfig,
-    prefix: Sequence[int],
-    steps: list[Extensions] | None = None,
+    model: Model, part: Segment, config: SearchConfig, prefix: Sequence[int], steps: list[Extensions] | None = None
 ) -> Hypothesis:
     """The best hypothesis. The search continues until `beam` hypotheses are finished, so that they can be compared."""
     job, device = replace(part, prefix=list(prefix)), model.device

@@ -326,12 +326,7 @@ def byte_level_bpe(
 
 
 def scored_bpe(
-    vocabulary: Mapping[str, int],
-    scores: Mapping[str, float],
-    added: Mapping[str, bool],
-    unknown: str,
-    *,
-    prefix: bool,
+    vocabulary: Mapping[str, int], scores: Mapping[str, float], added: Mapping[str, bool], unknown: str, *, prefix: bool
 ) -> str:
     """The `tokenizer.json` of SentencePiece's BPE, in which the pair whose union has the highest score is joined first.
 

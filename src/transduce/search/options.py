@@ -56,8 +56,7 @@ class SearchConfig:
         at_most=2**16,
     )
     shortlist: bool = _option(
-        False,
-        "Search only among the tokens that the model's lexical shortlist has for the input (engine native).",
+        False, "Search only among the tokens that the model's lexical shortlist has for the input (engine native)."
     )
     no_repeat: int = _option(0, "Block repeated n-grams of this size; 0 disables.", at_least=0)
     nbest: int = _option(1, "Number of outputs for each input.", at_least=1, at_most=1024)

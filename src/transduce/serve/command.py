@@ -19,10 +19,7 @@ _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "python_multi
 def serve(
     model: Annotated[
         list[str] | None,
-        model_option(
-            "A run or a model folder, or NAME=FOLDER; may be repeated.",
-            show_default="the bundled model",
-        ),
+        model_option("A run or a model folder, or NAME=FOLDER; may be repeated.", show_default="the bundled model"),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every interface.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 is any free port.", min=0, max=65535)] = 5000,
@@ -34,8 +31,7 @@ def serve(
         Path | None, typer.Option(help="File of API keys, one per line.", show_default="$TRANSDUCE_API_KEYS")
     ] = None,
     suggestions: Annotated[
-        Path | None,
-        typer.Option(help="File to add suggested translations to, as pairs (.jsonl).", show_default="none"),
+        Path | None, typer.Option(help="File to add suggested translations to, as pairs (.jsonl).", show_default="none")
     ] = None,
     *,
     options: SearchOptions,

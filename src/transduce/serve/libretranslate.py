@@ -276,9 +276,7 @@ def _response(
             detectedLanguage=detected and detected[0],
         )
     return TranslateResponse(
-        translatedText=[nbest[0] for nbest in outputs],
-        alternatives=alternatives,
-        detectedLanguage=detected,
+        translatedText=[nbest[0] for nbest in outputs], alternatives=alternatives, detectedLanguage=detected
     )
 
 

@@ -241,12 +241,7 @@ class Learner:
     """Trains a model: `compute` the gradients of one or more batches, then `update` the weights."""
 
     def __init__(
-        self,
-        model: Model,
-        optimizer: Adam,
-        task: Task,
-        config: TrainConfig,
-        processes: Processes = SINGLE_PROCESS,
+        self, model: Model, optimizer: Adam, task: Task, config: TrainConfig, processes: Processes = SINGLE_PROCESS
     ) -> None:
         self.optimizer, self.clip_norm = optimizer, config.clip_norm
         self._weights: list[Tensor] = [weight for _, weight in model.trained.named_parameters()]

@@ -113,11 +113,7 @@ def describe_session(device: torch.device, processes: int, parameters: int, data
         "device": f"{processes} x {name}" if processes > 1 else name,
         "parameters": parameters,
         "data": {name: count for name, count in data.items() if isinstance(count, int)},
-        "versions": {
-            "transduce": __version__,
-            "torch": torch.__version__,
-            "Python": platform.python_version(),
-        },
+        "versions": {"transduce": __version__, "torch": torch.__version__, "Python": platform.python_version()},
     }
 
 

@@ -23,12 +23,7 @@ from transduce.training.display import Display
 from transduce.training.initial_weights import new_model
 from transduce.training.learner import use_bfloat16
 from transduce.training.loader import Loader
-from transduce.training.measured import (
-    TRIAL_TOKENS,
-    faster_precision,
-    hopeless_product,
-    largest_batch,
-)
+from transduce.training.measured import TRIAL_TOKENS, faster_precision, hopeless_product, largest_batch
 from transduce.training.processes import Processes, StopRequest
 from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder

@@ -31,13 +31,7 @@ class Validation:
     """The validation data of a run and the loss on it; a signal interrupts it in all processes."""
 
     def __init__(
-        self,
-        task: Task,
-        recipe: Recipe,
-        prepared: Prepared,
-        display: Display,
-        processes: Processes,
-        stop: StopRequest,
+        self, task: Task, recipe: Recipe, prepared: Prepared, display: Display, processes: Processes, stop: StopRequest
     ) -> None:
         self.recipe, self.data, self.tokenizer, self.processes = recipe, recipe.data, prepared.tokenizer, processes
         self.texts: Sequence[tuple[Any, ...]] = prepared.valid

@@ -41,10 +41,7 @@ def model_1(pairs: list[tuple[list[str], list[str]]], rounds: int) -> dict[tuple
 def test_learning_is_expectation_maximisation() -> None:
     rng = random.Random(1)
     pairs = [
-        (
-            [f"s{n}" for n in rng.choices(range(6), k=rng.randint(1, 5))],
-            [f"t{n}" for n in rng.choices(range(7), k=4)],
-        )
+        ([f"s{n}" for n in rng.choices(range(6), k=rng.randint(1, 5))], [f"t{n}" for n in rng.choices(range(7), k=4)])
         for _ in range(40)
     ]
     sources, targets = [list(side) for side in zip(*pairs, strict=True)]

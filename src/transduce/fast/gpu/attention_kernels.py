@@ -105,13 +105,7 @@ def _attend_cross(
 
 
 def attend_self(
-    q_RHK: Tensor,
-    k_RHK: Tensor,
-    v_RHK: Tensor,
-    cache: Tensor,
-    ancestor_RP: Tensor,
-    position_R: Tensor,
-    beam: int,
+    q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, cache: Tensor, ancestor_RP: Tensor, position_R: Tensor, beam: int
 ) -> Tensor:
     """Store the new keys and values; each token attends to itself and to earlier ones of its hypothesis (R, H, K)."""
     (R, H, _), positions = q_RHK.shape, ancestor_RP.shape[1]

@@ -18,7 +18,7 @@ if HAS_TRITON:
     from transduce.fast.kernels.segment_attention import SegmentAttention
 
 _LONG_BACKENDS = [
-    *(SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH),
+    *(SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
 ]
 """For long segments of equal length, the fastest first: cuDNN's attention takes half the time of torch's."""
 _SHORT, _NARROW = 512, 128

@@ -114,12 +114,7 @@ class PreNorm(torch.autograd.Function):
 
 
 def add_then_norm(
-    x_ND: Tensor,
-    sublayer_ND: Tensor,
-    bias_D: Tensor | None,
-    gain_D: Tensor,
-    shift_D: Tensor | None,
-    epsilon: float,
+    x_ND: Tensor, sublayer_ND: Tensor, bias_D: Tensor | None, gain_D: Tensor, shift_D: Tensor | None, epsilon: float
 ) -> tuple[Tensor, Tensor]:
     """(norm(x + sublayer + bias), x + sublayer + bias), without gradients; RMSNorm if there is no shift."""
     sum_ND, y_ND, _, _ = _normalize(x_ND.contiguous(), sublayer_ND.contiguous(), bias_D, gain_D, shift_D, epsilon)

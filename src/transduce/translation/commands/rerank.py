@@ -16,8 +16,7 @@ def rerank(
         Path, typer.Argument(help="Output of translate --jsonl --nbest N.", show_default="standard input")
     ] = STANDARD_INPUT,
     model: Annotated[
-        list[Path] | None,
-        model_option("A run or a model folder that scores the outputs; the mean of several counts."),
+        list[Path] | None, model_option("A run or a model folder that scores the outputs; the mean of several counts.")
     ] = None,
     reverse_model: Annotated[
         Path | None, typer.Option(help="A model of the other direction, which scores the source given an output.")

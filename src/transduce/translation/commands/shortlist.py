@@ -21,8 +21,7 @@ _MOST_PAIRS = 300_000
 def shortlist(
     model: Annotated[Path, model_option("A run or a model folder, which gets the list.")],
     train: Annotated[
-        list[Path],
-        typer.Option(help="Pairs to learn from, best those of training, .tsv or .jsonl; may be repeated."),
+        list[Path], typer.Option(help="Pairs to learn from, best those of training, .tsv or .jsonl; may be repeated.")
     ],
     to: ToOption = None,
     from_: FromOption = None,

@@ -196,9 +196,7 @@ _CONFLICTS = (
         message="--column names a column of .jsonl, .parquet and .arrow files and datasets, not of text",
     ),
     Conflict(
-        "--retranslate",
-        needs="documents",
-        message="--retranslate needs a document; a text file has no translations",
+        "--retranslate", needs="documents", message="--retranslate needs a document; a text file has no translations"
     ),
     Conflict(
         "--workers",

@@ -69,13 +69,7 @@ def translate_lines(
             raise ConfigError(f"{out} has more lines than there are to translate; it belongs to another input")
         if done:
             log(f"{out} has {done:,} lines already; continuing with line {done + 1:,}")
-        common: dict[str, Any] = {
-            "align": jsonl,
-            "long": options.long,
-            "to": to,
-            **wording,
-            "confidence": confidence,
-        }
+        common: dict[str, Any] = {"align": jsonl, "long": options.long, "to": to, **wording, "confidence": confidence}
         if not typed:
             common["text_done"] = progress.advance
         written = rejected = 0
@@ -112,13 +106,7 @@ def _is_unread(text: str, best: "Translations") -> bool:
     )
 
 
-def explain_lines(
-    translator: "Translator",
-    rows: Iterable[tuple[str, Row]],
-    *,
-    to: str | None,
-    **wording: Any,
-) -> None:
+def explain_lines(translator: "Translator", rows: Iterable[tuple[str, Row]], *, to: str | None, **wording: Any) -> None:
     """Print each line and the text after each stage that changes it, with the number of its segment."""
     for text, _ in rows:
         print(f"{'':11} {text}")

@@ -12,10 +12,7 @@ from transduce.translation.text import Segment
 
 
 def with_one_form(
-    pipeline: Pipeline,
-    texts: Sequence[list[Segment]],
-    results: Sequence[list[list[Hypothesis]]],
-    config: SearchConfig,
+    pipeline: Pipeline, texts: Sequence[list[Segment]], results: Sequence[list[list[Hypothesis]]], config: SearchConfig
 ) -> Searches[list[list[list[Hypothesis]]]]:
     """The hypotheses of the segments of each text; if two forms are mixed, the informal ones are searched again.
 

@@ -152,10 +152,7 @@ class Repairer:
         return self._target.encode_all(complete, marked=True)
 
     def _scored(
-        self,
-        segments: Sequence[Segment],
-        outputs: Sequence[tuple[Place, list[int]]],
-        config: SearchConfig,
+        self, segments: Sequence[Segment], outputs: Sequence[tuple[Place, list[int]]], config: SearchConfig
     ) -> Searches[list[Hypothesis]]:
         """Outputs with the scores of searches whose prefixes they are."""
         jobs = [replace(segments[i], prefix=tokens) for (i, _), tokens in outputs]
