@@ -34,29 +34,12 @@ _PRINTF = _Style(_PERCENT, *_TOKEN, "%{number}${rest}", "*{number}$")
 _PASCAL = _Style(_PERCENT, *_TOKEN, "%{number}:{rest}", first=0)
 _ORDERED = _Style(_PERCENT, *_TOKEN)
 _PLACES = _Style(_BRACES, "{{{number}}}", re.compile(r"\{\d+\}"), "{{{number}{rest}}}", first=0)
-_STYLES: dict[str, _Style] = {
-    "awk-format": _PRINTF,
-    "boost-format": _PRINTF,
-    "c-format": _PRINTF,
-    "c++-format": _PLACES,
-    "d-format": _PRINTF,
-    "elisp-format": _PRINTF,
-    "gcc-internal-format": _PRINTF,
-    "gfc-internal-format": _PRINTF,
-    "java-printf-format": _PRINTF,
-    "javascript-format": _PRINTF,
-    "librep-format": _PRINTF,
-    "lua-format": _ORDERED,
-    "objc-format": _PRINTF,
-    "object-pascal-format": _PASCAL,
-    "perl-format": _PRINTF,
-    "php-format": _PRINTF,
-    "python-brace-format": _PLACES,
-    "python-format": _ORDERED,
-    "ruby-format": _PRINTF,
-    "rust-format": _PLACES,
-    "tcl-format": _PRINTF,
-}
+_PRINTF_NAMES = "awk boost c d elisp gcc-internal gfc-internal java-printf javascript librep objc perl php ruby tcl"
+_STYLES = {
+    "c++-format": _PLACES, "lua-format": _ORDERED, "object-pascal-format": _PASCAL, "python-brace-format": _PLACES,
+    "python-format": _ORDERED, "rust-format": _PLACES,
+}  # fmt: skip
+_STYLES |= dict.fromkeys(map("{}-format".format, _PRINTF_NAMES.split()), _PRINTF)
 """By the flag of a message. Formats of which every placeholder has a number or a name need no row."""
 
 

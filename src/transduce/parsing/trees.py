@@ -14,7 +14,7 @@ from pathlib import Path
 
 from transduce.errors import ConfigError, DataError
 from transduce.files.files import MAX_LINE_BYTES, raw_lines
-from transduce.files.pairs import Corpus, ReadReport
+from transduce.files.pairs import Corpus, ReadReport, require_usable
 from transduce.files.readers import Reader, Tokens
 from transduce.tokenizers.symbols import SPACE_MARK
 
@@ -145,9 +145,7 @@ def read_corpus(corpus: Corpus, report: ReadReport) -> Iterator[Tree]:
             else:
                 report.pairs += 1
                 yield tree
-    if report.pairs == 0:
-        names = ", ".join(files[0] for files in corpus)
-        raise DataError("; ".join([f"{names}: no usable tree", *report.lines()]))
+    require_usable(corpus, report, "usable tree")
 
 
 def leaf(word: str) -> Leaf:

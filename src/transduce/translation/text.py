@@ -51,6 +51,17 @@ def merge(first: Sequence[Span], second: Sequence[Span]) -> list[Span]:
     return [*merged, *waiting]
 
 
+def join_neighbours(text: str, spans: Sequence[Span]) -> list[Span]:
+    """The spans; those with no letter or digit between them, such as the numbers of a list, are one."""
+    joined: list[Span] = []
+    for span in spans:
+        if joined and not any(map(str.isalnum, text[joined[-1].end : span.start])):
+            joined[-1] = Span(joined[-1].start, span.end)
+        else:
+            joined.append(span)
+    return joined
+
+
 @dataclass(frozen=True)
 class Required:
     """Text that a translation must contain, and the place of its counterpart in the source."""

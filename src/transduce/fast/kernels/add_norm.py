@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transduce.fast.kernels.common import draw_seeds, dropout_scale, programs_for, sum_partials
+from transduce.fast.kernels.common import draw_seeds, dropout_scale, norm_sizes, programs_for, sum_partials
 
 
 @triton.jit
@@ -96,7 +96,7 @@ class AddNorm(torch.autograd.Function):
         seeds = draw_seeds(p, x_ND.device)
         y_ND, z_ND = torch.empty_like(x_ND), torch.empty_like(x_ND)
         mean_N, scale_N = (torch.empty(N, dtype=torch.float32, device=x_ND.device) for _ in range(2))
-        sizes = _sizes(D)
+        sizes = norm_sizes(D)
         _add_norm_forward[(triton.cdiv(N, sizes["ROWS"]),)](
             x_ND, sublayer_ND, bias_D, gain_D, shift_D, seeds, y_ND, z_ND, mean_N, scale_N, N, p, epsilon, **sizes
         )
@@ -110,7 +110,7 @@ class AddNorm(torch.autograd.Function):
         z_ND, mean_N, scale_N, gain_D, seeds = ctx.saved_tensors
         N, D = z_ND.shape
         dx_ND, dsublayer_ND = torch.empty_like(z_ND), torch.empty_like(z_ND)
-        sizes = _sizes(D)
+        sizes = norm_sizes(D)
         programs = programs_for(z_ND.device) * 4 // sizes["num_warps"]
         partials_P3D = torch.empty(programs, 3, D, dtype=torch.float32, device=z_ND.device)
         _add_norm_backward[(programs,)](
@@ -119,9 +119,3 @@ class AddNorm(torch.autograd.Function):
         )  # fmt: skip
         dbias_D, dgain_D, dshift_D = sum_partials(partials_P3D.flatten(1), gain_D.dtype).split(D)
         return dx_ND, dsublayer_ND, dbias_D, dgain_D, dshift_D, None, None
-
-
-def _sizes(D: int) -> dict[str, int]:
-    D2 = triton.next_power_of_2(D)
-    warps = 2 if D2 <= 512 else 4
-    return {"D": D, "D2": D2, "ROWS": max(1, 512 * warps // D2), "num_warps": warps}

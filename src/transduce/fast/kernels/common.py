@@ -24,6 +24,13 @@ def early(device: torch.device) -> dict[str, Any]:
     return {"EARLY": True, "launch_pdl": True} if is_possible else {"EARLY": False}
 
 
+def norm_sizes(D: int) -> dict[str, int]:
+    """The sizes of a kernel that reads whole vectors."""
+    D2 = triton.next_power_of_2(D)
+    warps = 2 if D2 <= 512 else 4
+    return {"D": D, "D2": D2, "ROWS": max(1, 512 * warps // D2), "num_warps": warps}
+
+
 @triton.jit
 def wait_for_inputs(EARLY: tl.constexpr):
     """Wait until the kernel before this one has written its outputs, and let the next one start."""

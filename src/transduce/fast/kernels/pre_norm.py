@@ -12,7 +12,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transduce.fast.kernels.common import draw_seeds, dropout_scale, early, programs_for, sum_partials, wait_for_inputs
+from transduce.fast.kernels.common import (
+    draw_seeds,
+    dropout_scale,
+    early,
+    norm_sizes,
+    programs_for,
+    sum_partials,
+    wait_for_inputs,
+)
 
 _BLOCK = 1024
 
@@ -102,7 +110,7 @@ class PreNorm(torch.autograd.Function):
         """The gradients of x, gain and shift."""
         x_ND, mean_N, scale_N, gain_D = ctx.saved_tensors
         N, D = x_ND.shape
-        dx_ND, sizes = torch.empty_like(x_ND), _sizes(D)
+        dx_ND, sizes = torch.empty_like(x_ND), norm_sizes(D)
         programs = programs_for(x_ND.device) * 4 // sizes["num_warps"]
         partials_P2D = torch.empty(programs, 2, D, dtype=torch.float32, device=x_ND.device)
         _norm_backward[(programs,)](
@@ -133,7 +141,7 @@ def _normalize(
     adds, rms, (N, D) = sublayer_ND is not None, shift_D is None, x_ND.shape
     sum_ND, y_ND = torch.empty_like(x_ND) if adds else x_ND, torch.empty_like(x_ND)
     mean_N, scale_N = (torch.empty(N, dtype=torch.float32, device=x_ND.device) for _ in range(2))
-    sizes = _sizes(D)
+    sizes = norm_sizes(D)
     _norm_forward[(triton.cdiv(N, sizes["ROWS"]),)](
         x_ND, sublayer_ND if adds else x_ND, gain_D if bias_D is None else bias_D, gain_D,
         gain_D if rms else shift_D, sum_ND, y_ND, mean_N, scale_N, N, epsilon,
@@ -197,15 +205,9 @@ class AddResidual(torch.autograd.Function):
             return dy_ND, dy_ND, None, None
         (seeds,) = ctx.saved_tensors
         dy_ND, (N, D) = dy_ND.contiguous(), dy_ND.shape
-        dsublayer_ND, sizes = torch.empty_like(dy_ND) if ctx.p else dy_ND, _sizes(D)
+        dsublayer_ND, sizes = torch.empty_like(dy_ND) if ctx.p else dy_ND, norm_sizes(D)
         programs = programs_for(dy_ND.device) * 4 // sizes["num_warps"]
         partials_PD = torch.empty(programs, D, dtype=torch.float32, device=dy_ND.device)
         _add_backward[(programs,)](dy_ND, seeds, dsublayer_ND, partials_PD, N, ctx.p, DROPS=ctx.p > 0, **sizes)
         dbias_D = None if ctx.bias_dtype is None else sum_partials(partials_PD, ctx.bias_dtype)
         return dy_ND, dsublayer_ND, dbias_D, None
-
-
-def _sizes(D: int) -> dict[str, int]:
-    D2 = triton.next_power_of_2(D)
-    warps = 2 if D2 <= 512 else 4
-    return {"D": D, "D2": D2, "ROWS": max(1, 512 * warps // D2), "num_warps": warps}

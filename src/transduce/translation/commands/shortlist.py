@@ -1,6 +1,5 @@
 """`transduce shortlist`."""
 
-import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,7 +41,7 @@ def shortlist(
     """
     from transduce.disk import MANIFEST
     from transduce.errors import ConfigError
-    from transduce.files.pairs import count_pairs
+    from transduce.files.pairs import Reservoir, count_pairs
     from transduce.models.config import EncoderDecoderConfig
     from transduce.models.folder import SHORTLIST, find_model, read_model
     from transduce.translation.commands.direction import logged_pairs
@@ -59,16 +58,16 @@ def shortlist(
             f"{folder}: the architecture is {stored.config.architecture}, which the engine native, the only one that "
             "uses a shortlist, does not run"
         )
-    texts: dict[str | None, _Sample] = {}
+    texts: dict[str | None, Reservoir[tuple[str, str]]] = {}
     for path in train:
         for direction in _directions(stored.facts, path, from_, to, reverse):
             log(direction.describe(path).removesuffix("; "))
             target = direction.target if stored.facts.get("tagged") else None
-            sample = texts.setdefault(target, _Sample())
+            sample = texts.setdefault(target, Reservoir(_MOST_PAIRS))
             for pair in logged_pairs(path, direction.reverse):
-                sample.add(pair)
-    directions = [_encoded(stored.tokenizer, target, sample.pairs) for target, sample in texts.items()]
-    used = sum(len(sample.pairs) for sample in texts.values())
+                sample.offer(pair)
+    directions = [_encoded(stored.tokenizer, target, sample.kept) for target, sample in texts.items()]
+    used = sum(len(sample.kept) for sample in texts.values())
     learned = learn_shortlist(directions, stored.vocab_size, frequent, per_token, stored.config.source_vocab_size)
     learned.save(folder, stored.tokenizer)
     if missing := _targets(stored.facts) - {*texts}:
@@ -82,21 +81,6 @@ def shortlist(
         f"{folder / SHORTLIST}: learned from {count_pairs(used)}; {size:,.0f} of {stored.vocab_size:,} tokens for a "
         "sentence, on average"
     )
-
-
-class _Sample:
-    """A random sample of pairs: each pair that is added is equally likely to be in it."""
-
-    def __init__(self) -> None:
-        self.pairs: list[tuple[str, str]] = []
-        self._seen, self._random = 0, random.Random(1)
-
-    def add(self, pair: tuple[str, str]) -> None:
-        self._seen += 1
-        if len(self.pairs) < _MOST_PAIRS:
-            self.pairs.append(pair)
-        elif (place := self._random.randrange(self._seen)) < _MOST_PAIRS:
-            self.pairs[place] = pair
 
 
 def _directions(

@@ -12,7 +12,7 @@ from transduce.files.languages import base_language
 from transduce.files.scripts import has_spaces, known_scripts, script
 from transduce.tokenizers.symbols import SLOTS, SPACE_MARK
 from transduce.translation.rules import common, rules_of
-from transduce.translation.text import Context, Edit, Span, Stage, Text, merge
+from transduce.translation.text import Context, Edit, Span, Stage, Text, join_neighbours, merge
 
 _RULES = common()["normalize"]
 _STAND_INS: Mapping[str, str] = _RULES["stand_ins"]
@@ -23,7 +23,6 @@ _RARE_FORM = re.compile(rf"{_RARE_CHARACTER.pattern}|[EU]\.[AKNSU]\.")
 """Finds an accent as a character of its own, a ligature such as "ﬁ", as text that is copied from a PDF may have, one of
 these marks, such as the non-breaking hyphen of Word and the quotation marks of German books, or an initialism: "U.K.".
 """
-_HANGUL_ENDS = frozenset(map(chr, range(0x1160, 0x1200)))
 _TRADEMARKS = "®™℠"
 _NAME = re.compile(r"\w[\w'’-]*\Z")
 _LONGEST_NAME = 50
@@ -176,16 +175,11 @@ def foreign_words(text: str, known: Collection[str], letters: Collection[str] = 
 
     Those with nothing but punctuation between them are one range.
     """
-    spans: list[Span] = []
-    for word in _WORD.finditer(text):
-        is_foreign = any(name and name not in known for name in map(script, word[0]))
-        if not is_foreign and not any(char in letters for char in word[0]):
-            continue
-        if spans and not any(map(str.isalnum, text[spans[-1].end : word.start()])):
-            spans[-1] = Span(spans[-1].start, word.end())
-        else:
-            spans.append(Span(*word.span()))
-    return spans
+
+    def is_foreign(word: str) -> bool:
+        return any(name and name not in known for name in map(script, word)) or any(char in letters for char in word)
+
+    return join_neighbours(text, [Span(*word.span()) for word in _WORD.finditer(text) if is_foreign(word[0])])
 
 
 def _composed(text: str) -> Iterator[Edit]:

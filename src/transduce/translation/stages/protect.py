@@ -15,7 +15,7 @@ from transduce.tokenizers.symbols import SLOTS
 from transduce.translation.locale import localized, with_clear_mornings, with_complete_times, with_english_times
 from transduce.translation.rules import common, pattern
 from transduce.translation.stages.normalize import Readable
-from transduce.translation.text import Context, Required, Span, Stage, Text, merge
+from transduce.translation.text import Context, Required, Span, Stage, Text, join_neighbours, merge
 
 _COPIED = re.compile("|".join(pattern(common()["copy"][name]) for name in ("integer", "code")))
 _SHARED_NAME = re.compile(r"(?<![\w@.-])[^\W_][\w-]{2,}(?![\w@-]|\.\w)")
@@ -106,17 +106,6 @@ def _kinds(numbers: bool) -> re.Pattern[str]:
     """A pattern of all kinds, with or without those that need slots."""
     rules = (rule for rule in common()["protect"] if numbers or "numbers" not in rule)
     return re.compile("|".join(pattern(rule["pattern"]) for rule in rules))
-
-
-def join_neighbours(text: str, spans: Sequence[Span]) -> list[Span]:
-    """The spans; those with no letter or digit between them, such as the numbers of a list, are one."""
-    joined: list[Span] = []
-    for span in spans:
-        if joined and not any(map(str.isalnum, text[joined[-1].end : span.start])):
-            joined[-1] = Span(joined[-1].start, span.end)
-        else:
-            joined.append(span)
-    return joined
 
 
 def occurs_once(part: str, text: str) -> bool:
