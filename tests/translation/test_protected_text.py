@@ -330,6 +330,13 @@ def test_numbers_by_themselves_are_written_as_in_sentences(transduce: Any, tmp_p
     assert transduce(*words, "--no-locale", cwd=tmp_path, stdin=kept).out == kept
 
 
+def test_a_word_is_not_joined_to_a_placeholder_of_a_number() -> None:
+    texts = ["%d files", "Deleted %d items.", "%(count)d files were copied.", "A %d-bit number", "The %s file"]
+    outputs = Translator.load(None, threads=1).translate(texts, to="de")
+    assert [text.count("%d-") + text.count("%(count)d-") for text in outputs] == [0, 0, 0, 1, 0]
+    assert outputs[4] == "Die %s-Datei"
+
+
 @pytest.mark.parametrize(
     "text",
     ["The meeting is on 03/04/2021 at 5:30 pm.", "The meeting is on 12/05/2021 at 10:00 am.", "Come at 7:15 pm."],
