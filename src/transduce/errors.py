@@ -33,8 +33,8 @@ TRAINING_PACKAGES = ("torch", "sacrebleu", "numpy", "safetensors")
 
 
 @contextmanager
-def needs_torch() -> Iterator[None]:
-    """Turn the error about a missing training package into one line that says how to install it."""
+def needs_torch(what: str = "this") -> Iterator[None]:
+    """Turn the error about a missing training package into one line that says what needs it and how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -42,5 +42,5 @@ def needs_torch() -> Iterator[None]:
         if package not in TRAINING_PACKAGES:
             raise
         raise MissingPackageError(
-            f"this needs {package}, which is not installed: pip install 'transduce[train]'"
+            f"{what} needs {package}, which is not installed: pip install 'transduce[train]'"
         ) from None

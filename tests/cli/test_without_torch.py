@@ -59,25 +59,26 @@ def test_a_trained_model_gives_the_same_output(
 
 
 @pytest.mark.parametrize(
-    ("words", "package"),
+    ("words", "need"),
     [
-        ((*TO_GERMAN, "--engine", "plain", "Hello"), "torch"),
-        ((*TO_GERMAN, "--sample", "Hello"), "torch"),
-        (("score", "--to", "de", "--test", "pairs.tsv"), "torch"),
-        (("inspect", "--to", "de", "Hello", "-o", "look.html"), "torch"),
-        (("train", "--train", "pairs.tsv", "--out", "run"), "torch"),
-        (("evaluate", "--to", "de", "--src", "a", "--ref", "a"), "sacrebleu"),
-        (("data", "check", "pairs.tsv"), "numpy"),
+        ((*TO_GERMAN, "--engine", "plain", "Hello"), "this needs torch"),
+        ((*TO_GERMAN, "--sample", "Hello"), "engine native has no sampling, and plain needs torch"),
+        ((*TO_GERMAN, "--beam", "17", "Hello"), "engine native has no beam above 16, and plain needs torch"),
+        (("score", "--to", "de", "--test", "pairs.tsv"), "this needs torch"),
+        (("inspect", "--to", "de", "Hello", "-o", "look.html"), "this needs torch"),
+        (("train", "--train", "pairs.tsv", "--out", "run"), "this needs torch"),
+        (("evaluate", "--to", "de", "--src", "a", "--ref", "a"), "this needs sacrebleu"),
+        (("data", "check", "pairs.tsv"), "this needs numpy"),
     ],
 )
 def test_what_needs_torch_says_how_to_install_it(
-    words: tuple[str, ...], package: str, without_torch: dict[str, str], tmp_path: Path
+    words: tuple[str, ...], need: str, without_torch: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "pairs.tsv").write_text("a\tb\n")
     (tmp_path / "a").write_text("a\n")
     outcome = run(without_torch, *words, cwd=tmp_path)
     assert (outcome.returncode, outcome.stdout) == (2, "")
-    message = f"transduce: this needs {package}, which is not installed: pip install 'transduce[train]'"
+    message = f"transduce: {need}, which is not installed: pip install 'transduce[train]'"
     assert outcome.stderr.splitlines()[-1] == message
     assert "Traceback" not in outcome.stderr
 

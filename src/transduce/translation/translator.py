@@ -523,7 +523,11 @@ class Translator(Loaded):
                 f"engine {self.engine.name} has {reason}; a shortlist needs the engine native on a CPU and a model "
                 "that has one (make it with: transduce shortlist)"
             )
-        return self._plain if reason else self.engine
+        if not reason:
+            return self.engine
+        with needs_torch(f"engine {self.engine.name} has {reason}, and plain"):
+            import torch  # noqa: F401
+        return self._plain
 
     def describe_engine(self) -> str:
         """The engine that runs the search and, if it is not the chosen one, the reason."""
