@@ -36,6 +36,13 @@ def test_translate_reads_files_in_order(transduce: Any, trained: Any, tmp_path: 
     assert together.out.count("\n") == 3
 
 
+def test_a_sentence_without_quotes_is_named(transduce: Any, trained: Any) -> None:
+    outcome = transduce("translate", "-m", "run", "ba", "be", "gugu", cwd=trained.folder)
+    assert outcome.err == "transduce: 3 words are translated one by one; put a sentence in quotes\n"
+    assert outcome.out.count("\n") == 3
+    assert transduce("translate", "-m", "run", "ba be", "gugu", "gi", cwd=trained.folder).err == ""
+
+
 def test_translate_jsonl_gives_the_n_best_with_all_fields(transduce: Any, trained: Any) -> None:
     words = ("translate", "-m", "run", "--jsonl", "--nbest", "4")
     outcome = transduce(*words, stdin="ba be\n\ngugu dada\n", cwd=trained.folder)

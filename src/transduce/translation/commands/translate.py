@@ -254,6 +254,8 @@ def translate(
     """
     require_utf8(of_lines.prefix)
     inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
+    if len(inputs) > 2 and all(isinstance(text, str) and " " not in text for text in inputs):
+        log(f"{len(inputs)} words are translated one by one; put a sentence in quotes")
     documents = _find_documents(inputs, of_documents.format)
     out = None if out == STANDARD_OUTPUT and not documents else out
     _refuse_options(arguments, inputs, documents, out, options, of_documents, of_lines, of_text, of_ray)
