@@ -1,5 +1,6 @@
 """Placeholders of messages, whose order a translation may change."""
 
+import re
 from typing import Any
 
 import pytest
@@ -45,9 +46,9 @@ def test_messages_of_a_po_file_have_placeholders_in_the_order_of_their_arguments
     )
     document = read("a.po", catalogue.encode())
     assert [text.text for text in document.texts] == [
-        "a file in %1$s (%2$s)", "%1$s files in %2$s", "%1$s of %2$s", "%d by %s",
+        "a file in %1$s (%2$s)", "%1$s files in %2$s", "%1$s of %2$s", "7 by %s", "%d by %s",
     ]  # fmt: skip
-    outputs = ["eine in %1$s (%2$s)", "In %2$s: %1$s", "Von %2$s %1$s", "von %s %d"]
+    outputs = ["eine in %1$s (%2$s)", "In %2$s: %1$s", "Von %2$s %1$s", "von %s 7", "von %s %d"]
     written = document.write([AlignedTranslation(text) for text in outputs]).decode()
     assert written == catalogue.replace('[0] ""', '[0] "eine in %s (%s)"').replace(
         '[1] ""', '[1] "In %2$s: %1$d"'
@@ -64,6 +65,25 @@ def test_messages_of_a_po_file_have_placeholders_in_the_order_of_their_arguments
     outputs[2] = "%1$s von %2$s"
     document.write([AlignedTranslation(text) for text in outputs])
     assert not document.warning
+
+
+@pytest.mark.parametrize(
+    ("outputs", "written"),
+    [
+        (["1 Datei", "-", "(7 Dateien)", "-", "7 weg.", "-"], ["%d Datei", "(%d Dateien)", "%(n)d weg."]),
+        (["eine Datei", "%d Datei", "7 von 7", "%d alle", "17 weg", "%(n)d"], ["%d Datei", "%d alle", "%(n)d"]),
+    ],
+)
+def test_a_number_stands_for_the_placeholder_of_a_count(outputs: list[str], written: list[str]) -> None:
+    catalogue = (
+        'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] ""\nmsgstr[1] ""\n\n'
+        'msgid "%(n)d items are gone."\nmsgstr ""\n\nmsgid "%d-bit"\nmsgstr "%d-bit"\n'
+    )
+    document = read("a.po", catalogue.encode())
+    texts = ["1 file", "%d file", "7 files", "%d files", "7 items are gone.", "%(n)d items are gone."]
+    assert [text.text for text in document.texts] == texts
+    result = document.write([AlignedTranslation(text) for text in outputs]).decode()
+    assert re.findall('^msgstr.* "(.*)"', result, re.MULTILINE) == [*written, "%d-bit"]
 
 
 def test_the_command_warns_of_messages_that_stay(transduce: Any, trained: Any, monkeypatch: pytest.MonkeyPatch) -> None:

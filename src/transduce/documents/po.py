@@ -12,6 +12,7 @@ from transduce.documents.placeholders import FormatText, number_placeholders
 from transduce.errors import DataError
 from transduce.files.files import decode_text
 from transduce.files.po import PoMessage, quote, read_messages
+from transduce.translation.stages.slots import COUNT
 
 _CHARSET = re.compile(rb"^\"Content-Type:[^\"\n]*charset=(?!CHARSET)([A-Za-z0-9_-]+)", re.MULTILINE | re.IGNORECASE)
 _UNKNOWN_CHARSET = re.compile(r"(^\"Content-Type:[^\"\n]*charset=)CHARSET", re.MULTILINE)
@@ -20,6 +21,8 @@ _LANGUAGE = re.compile(r"^Language: *([\w@-]+)", re.MULTILINE)
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _TAG_MARK = "\0"  # PO files have no such character
 _ENTITY = re.compile(r"&#?\w+;")
+_COUNT = re.compile(rf"(?<![^\s(>])(?:{COUNT.pattern})(?= [^\W\d_])")
+"""A placeholder of the number of something."""
 
 
 class _Place(NamedTuple):
@@ -73,7 +76,9 @@ def read_po(data: bytes, name: str, options: ReadOptions) -> Document:
             end -= source[end - 1 : end] == "\r"
             text = number_placeholders(_source_of(message, keyword, len(forms)), flags)
             place = _Place(keyword, text, source[start:end], string.first, newline, unmatched)
-            if unit := _unit(text.text, place.write):
+            is_singular = keyword == "msgstr[0]" and len(forms) > 1
+            unit = _counting_unit(text.text, "1" if is_singular else "7", place.write) or _unit(text.text, place.write)
+            if unit:
                 units.append((start, end, unit))
 
     def pack(written: dict[str, str]) -> bytes:
@@ -151,6 +156,28 @@ def _unit(text: str, write: Callable[[str], str]) -> Unit | None:
     if not any(map(has_words, texts)):
         return None
     return Unit(texts, escape, lambda outputs: write("".join(fill(iter(outputs)))), copy=False)
+
+
+def _counting_unit(text: str, number: str, write: Callable[[str], str]) -> Unit | None:
+    """The unit of a message that counts something, such as "%d files"; None for others.
+
+    A model that reads a placeholder takes it for a name ("fichiers %d"), so this number stands for it. If the number is
+    not once in the translation, that of the message with its placeholder is taken.
+    """
+    counts = list(_COUNT.finditer(text))
+    if len(counts) != 1 or any(map(str.isdecimal, _COUNT.sub("", text))):
+        return None
+    (count,) = counts
+    units = [_unit(text[: count.start()] + number + text[count.end() :], str), _unit(text, str)]
+    with_number, plain = (unit for unit in units if unit)
+
+    def choose(outputs: list[str]) -> str:
+        size = len(with_number.texts)
+        translation = with_number.write(outputs[:size])
+        pieces = re.split(rf"(?<![\w.,]){number}(?![.,]?\d)", translation)
+        return write(count[0].join(pieces) if len(pieces) == 2 else plain.write(outputs[size:]))
+
+    return Unit([*with_number.texts, *plain.texts], plain.escape, choose, copy=False)
 
 
 def _read_label(html: str) -> Label:

@@ -15,7 +15,7 @@ _MAY_BE_COPIED = re.compile(r"\d|[a-z][A-Z]")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _UNIT = re.compile(r"(?<=\d )[^\W\d_]+$")
 """The word after a number."""
-_COUNT = re.compile(
+COUNT = re.compile(
     r"%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:hh?|ll?|[qjzt])?[diu]|\$?\{\{? ?(?:n|num|number|count|total) ?\}?\}"
 )
 """A placeholder of a number. A model that reads a slot may take it for a name: "%d-Dateien" instead of "%d Dateien"."""
@@ -73,7 +73,7 @@ class Slots(Stage):
                     marked = marked.replace(f" {slot}", slot)
             elif unit := _UNIT.search(original):  # "17:30 Uhr" in place of a time that the model wrote with "Uhr"
                 marked = re.sub(rf"{slot} {unit[0]}(?!\w)", slot, marked)
-            elif _COUNT.fullmatch(original) and f"{original} " in segment.text:
+            elif COUNT.fullmatch(original) and f"{original} " in segment.text:
                 marked = marked.replace(f"{slot}-", f"{slot} ")
         pieces = [originals.get(piece, "") if piece in SLOTS else unescape(piece) for piece in _SLOT.split(marked)]
         ends = [*accumulate(map(len, pieces), initial=0)]
