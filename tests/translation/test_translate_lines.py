@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,17 @@ def test_a_sentence_without_quotes_is_named(transduce: Any, trained: Any) -> Non
     assert outcome.err == "transduce: 3 words are translated one by one; put a sentence in quotes\n"
     assert outcome.out.count("\n") == 3
     assert transduce("translate", "-m", "run", "ba be", "gugu", "gi", cwd=trained.folder).err == ""
+
+
+def test_wrapped_sentences_are_named(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    text = "ba be gugu dada bibo baba " * 20
+    (tmp_path / "mail.txt").write_text(textwrap.fill(text, 70) + "\n", encoding="utf-8")
+    (tmp_path / "lines.txt").write_text("\n".join(text[:n] for n in range(20, 80, 3)) + "\n", encoding="utf-8")
+    words = ("translate", "-m", trained.run)
+    wrapped, lines = (transduce(*words, name, cwd=tmp_path) for name in ("mail.txt", "lines.txt"))
+    assert "sentences seem to continue in the next; --format md joins them" in wrapped.err
+    as_lines = transduce(*words, "--format", "text", "mail.txt", cwd=tmp_path)
+    assert (lines.err, as_lines.err, as_lines.out) == ("", "", wrapped.out)
 
 
 def test_translate_jsonl_gives_the_n_best_with_all_fields(transduce: Any, trained: Any) -> None:

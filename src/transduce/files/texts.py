@@ -3,7 +3,8 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
+from itertools import pairwise
 
 from transduce.errors import DataError
 
@@ -88,3 +89,12 @@ def normalised(text: str) -> str:
 def hashed(text: str) -> int:
     """A 64-bit hash of a text; among ten million texts, the probability of a collision is one in 400,000."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def is_wrapped(lines: Sequence[str]) -> bool:
+    """Whether lines end where the next word would not have had room, as in an e-mail, so that sentences continue."""
+    pairs = [(line, after) for line, after in pairwise(lines) if line.strip() and after.strip()]
+    width = max(map(len, lines), default=0)
+    full = [line for line, after in pairs if len(line) + 1 + len(after.split()[0]) >= width - 2]
+    inside = [line for line in full if line.rstrip()[-1] not in ".!?:;"]
+    return 40 <= width <= 120 and len(inside) >= 3 and len(full) > 0.75 * len(pairs) and len(inside) > len(full) / 2

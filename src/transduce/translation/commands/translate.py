@@ -1,8 +1,9 @@
 """`transduce translate`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -35,6 +36,8 @@ from transduce.files.document_formats import (
 )
 from transduce.files.files import uncompressed
 from transduce.files.pair_formats import TSV, has_rows
+from transduce.files.parquet import Row
+from transduce.files.texts import is_wrapped
 from transduce.models.folder import find_model
 from transduce.search.options import SearchOptions
 
@@ -253,9 +256,7 @@ def translate(
     Rows in .jsonl (without --jsonl), .parquet or .arrow keep all columns, and the translation is the column tgt.
     """
     require_utf8(of_lines.prefix)
-    inputs = [as_input(argument) for argument in arguments or []] or [STANDARD_INPUT]
-    if len(inputs) > 2 and all(isinstance(text, str) and " " not in text for text in inputs):
-        log(f"{len(inputs)} words are translated one by one; put a sentence in quotes")
+    inputs = _read_arguments(arguments or [])
     documents = _find_documents(inputs, of_documents.format)
     out = None if out == STANDARD_OUTPUT and not documents else out
     _refuse_options(arguments, inputs, documents, out, options, of_documents, of_lines, of_text, of_ray)
@@ -299,7 +300,7 @@ def translate(
     named, rows, sample = to, rows_of(inputs, of_lines.column), ""
     typed = inputs == [STANDARD_INPUT] and sys.stdin.isatty()
     if not documents and not typed:
-        sample, rows = sampled(rows)
+        sample, rows = sampled(rows if of_documents.format else _note_wrapped(rows))
     languages = translator.languages
     to = target_language(languages, inputs, from_, to, lambda: detected_source(languages, sample, named, translator))
     if of_lines.needs_confidence:
@@ -315,6 +316,21 @@ def translate(
         typed_to = (lambda text: target_of_line(translator, text, named, to)) if typed and not from_ else None
         record = _record(translator, folders, to, wording, of_lines)
         translate_lines(translator, inputs, rows, out, of_lines, shard, to, typed_to, wording, record)
+
+
+def _read_arguments(arguments: Sequence[str]) -> list[Input]:
+    inputs = [as_input(argument) for argument in arguments] or [STANDARD_INPUT]
+    if len(inputs) > 2 and all(isinstance(text, str) and " " not in text for text in inputs):
+        log(f"{len(inputs)} words are translated one by one; put a sentence in quotes")
+    return inputs
+
+
+def _note_wrapped(rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+    """The rows, with a note if sentences continue in the next of the first lines."""
+    first = list(islice(rows, 30))
+    if is_wrapped([text for text, _ in first]):
+        log("each line is translated by itself, but sentences seem to continue in the next; --format md joins them")
+    return chain(first, rows)
 
 
 def _find_models(models: Sequence[Path] | None) -> list[Path]:
