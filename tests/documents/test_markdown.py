@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from markdown_it import MarkdownIt
 from translated_documents import read, translated
 
 from transduce.documents.document import AlignedTranslation
@@ -20,6 +21,25 @@ def test_markdown_escapes_what_would_be_markup() -> None:
     written = document.write([AlignedTranslation(text) for text in outputs]).decode()
     assert written.startswith("\\# a \\*b\\* \\[c\\] \\`d\\` snake_case\n")
     assert "| c\\|d | x |" in written
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("# March 5", "# 5. März"),
+        ("> ### March 5", "> ### 5. März"),
+        ("- March 5", "- 5\\. März"),
+        ("March 5", "5\\. März"),
+        ("March 5\n===", "5\\. März\n==="),
+        ("| March 5 |\n|---|", "| 5. März |\n|---|"),
+        ("March 5 | x\n---|---", "5\\. März | 5. März\n---|---"),
+    ],
+)
+def test_a_number_with_a_period_is_escaped_where_it_would_start_a_list(source: str, expected: str) -> None:
+    written = translated(read("a.md", f"{source}\n".encode()), lambda _: "5. März").decode()
+    assert written == f"{expected}\n"
+    rendered = MarkdownIt("commonmark").enable("table").render(written)
+    assert re.findall(r">(5[^<]*)<", rendered) == ["5. März"] * written.count("März")
 
 
 @pytest.mark.parametrize(

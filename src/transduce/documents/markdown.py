@@ -96,17 +96,18 @@ def _places(source: str) -> Iterator[tuple[int, int, Unit | None]]:
             if not token.level:
                 yield starts[first], min(starts[last], len(source)), None
             continue
-        in_table = token.meta.get("cell", False)
+        in_table, inside = token.meta.get("cell", False), token.meta.get("heading", False)
         if in_table:
             row, cursor = first, cursor if row == first else 0
             cell = token.content.replace("|", "\\|")
             at = lines[first].find(cell, cursor)
             cursor = at + len(cell)
+            inside = "|" in lines[first][: max(at, 0)]
             place = _Place(starts[first] + at, starts[first] + cursor, "\n") if at >= 0 and cell else None
         else:
             place = _locate(token.content, lines[first:last], starts[first:last])
         find = partial(ranges.ranges, environment=environment)
-        if place and (unit := _inline_unit(token.content, place, find, in_table)):
+        if place and (unit := _inline_unit(token.content, place, find, in_table, inside)):
             yield place.start, place.end, unit
 
 
@@ -124,8 +125,13 @@ def _locate(content: str, lines: Sequence[str], starts: Sequence[int]) -> _Place
     return _Place(starts[0] + places[0], starts[last] + places[last] + len(wanted[last]), line_break)
 
 
-def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRange]], in_table: bool) -> Unit | None:
-    """The unit of a block's content: hard line breaks separate texts; alternative texts and titles follow them."""
+def _inline_unit(
+    source: str, place: _Place, find: Callable[[str], list[InlineRange]], in_table: bool, inside: bool
+) -> Unit | None:
+    """The unit of a block's content: hard line breaks separate texts; alternative texts and titles follow them.
+
+    If the content is inside a line, after a "#" or a "|", no other block can start with it.
+    """
     content, attributes, html_attributes = _take_attributes(source, find)
     label = _LABEL.match(content)
     begin = label.end() if label else 0
@@ -163,7 +169,9 @@ def _inline_unit(source: str, place: _Place, find: Callable[[str], list[InlineRa
         text = "".join(piece if isinstance(piece, str) else next(waiting) for piece in pieces)
         text = _MARKER.sub(attribute, text)
         text = text.replace("|", "\\|") if in_table else text  # even in code, where nothing else is escaped
-        return f"\\{text}" if not begin and _BLOCK_START.match(text) and not _BLOCK_START.match(content) else text
+        if begin or inside or not _BLOCK_START.match(text) or _BLOCK_START.match(content):
+            return text
+        return re.sub(r"\A\d*", r"\g<0>\\", text)  # a backslash before a digit would be text
 
     def escape(text: str) -> str:
         return _continue(_SPECIAL.sub(r"\\\g<0>", text), place)
@@ -345,12 +353,14 @@ class InlineRanges:
         self._found: list[tuple[Token, int, int, str]] = []
 
     def blocks(self, source: str, environment: dict[str, Any]) -> list["Token"]:
-        """The block tokens of a document; the content of a table cell has "cell" in its meta data."""
+        """The block tokens of a document; a content has "cell" or "heading" (with "#") in its meta data."""
         self._blocks.core.ruler.enableOnly(["normalize", "block"])
         tokens = self._blocks.parse(source, environment)
         for before, token in pairwise(tokens):
             if before.type in ("td_open", "th_open"):
                 token.meta["cell"] = True
+            elif before.type == "heading_open" and "#" in before.markup:
+                token.meta["heading"] = True
         return tokens
 
     def ranges(self, content: str, environment: dict[str, Any]) -> list[InlineRange]:
