@@ -114,6 +114,24 @@ def test_attributes_of_html_in_markdown_are_translated() -> None:
     assert '<hr title="A MOUSE">' in written
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("press <kbd>Ctrl</kbd>+<kbd>C</kbd> here", "PRESS <kbd>Ctrl</kbd>+<kbd>C</kbd> HERE"),
+        ("a <code>b *c*<br>`</code>`</code> d", "A <code>b *c*<br>`</code>`</code> D"),
+        ("> a <var\n> x>b\n> c</var> d", "> A <var\n> x>b\n> c</var> D"),
+        (
+            'a <i translate="no"><i>b</i> <b title="c">c</b></i> d',
+            'A <i translate="no"><i>b</i> <b title="c">c</b></i> D',
+        ),
+        ("a <kbd>b <samp>c</samp> d", "A <kbd>B <samp>c</samp> D"),
+        ("a </kbd> b <b>c</b> <kbd>d", "A </kbd> B <b>C</b> <kbd>D"),
+    ],
+)
+def test_html_elements_in_markdown_that_are_not_translated_stay(source: str, expected: str) -> None:
+    assert translated(read("a.md", f"{source}\n".encode()), str.upper).decode() == f"{expected}\n"
+
+
 def test_titles_of_links_and_images_in_markdown_are_translated() -> None:
     source = """See [the shop](a.html "Our *new* shop"), [![x](b.png 'a picture')](<c d> (stays)) or [e](f "7").\n"""
     document = read("a.md", source.encode())

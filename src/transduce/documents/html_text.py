@@ -123,7 +123,7 @@ class HtmlText:
             elif part.kind == "close":
                 builder.close(part.name, part.source)
             elif part.kind == "protected":
-                builder.add_protected(part.source, html.unescape(_SIMPLE_TAG.sub("", part.source)))
+                builder.add_protected(part.source, content_of(part.source))
             else:
                 builder.add_empty(part.source)
         tagged = builder.finish()
@@ -165,7 +165,7 @@ def _attribute_units(parts: Iterable[_Part]) -> Iterator[PlacedUnit]:
 
 
 def _attributes_with_text(name: str, tag: str) -> list[re.Match[str]]:
-    if name == "link" or _is_protected(name, tag):
+    if name == "link" or is_protected(name, tag):
         return []
     found = [match for match in _ATTRIBUTE.finditer(tag, len(name) + 1) if match[2] is not None]
     values = {match[1].lower(): match[2].strip("\"'") for match in found}
@@ -209,23 +209,29 @@ def _read_tag(source: str, start: int) -> tuple[_Kind, str, int]:
     closes, name = cast(re.Match[str], _NAME.match(tag[0])).groups()
     name = name.lower()
     is_block, is_empty = name in BLOCKS or name[:1] in ("!", "?", ""), name in _EMPTY or tag[0].endswith("/>")
-    if not closes and not is_empty and _is_protected(name, tag[0]):
+    if not closes and not is_empty and is_protected(name, tag[0]):
         element_end = _element_end(source, tag.end(), name)
         return rest if element_end is None else ("block" if is_block else "protected", name, element_end)
     if name == "sup" and not closes:
         mark_end = _element_end(source, tag.end(), name, tag.end() + _LONGEST_MARK)
-        if mark_end and not any(map(str.isalpha, html.unescape(_SIMPLE_TAG.sub("", source[start:mark_end])))):
+        if mark_end and not any(map(str.isalpha, content_of(source[start:mark_end]))):
             return "empty", "", mark_end
     return "block" if is_block else "close" if closes else "empty" if is_empty else "open", name, tag.end()
 
 
-def _is_protected(name: str, tag: str) -> bool:
+def is_protected(name: str, tag: str) -> bool:
+    """Whether the content of the element with this opening tag is not translated."""
     if name in _PROTECTED:
         return True
     if "=" not in tag:
         return False
     attributes = {key.lower(): value.strip("\"'").lower() for key, value in _ATTRIBUTE.findall(tag, len(name) + 1)}
     return attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
+
+
+def content_of(element: str) -> str:
+    """The text of an element, without tags."""
+    return html.unescape(_SIMPLE_TAG.sub("", element))
 
 
 def _element_end(source: str, start: int, name: str, end: int | None = None) -> int | None:

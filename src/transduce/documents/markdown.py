@@ -4,6 +4,7 @@ Code, formulas (between dollar signs), other front matter, link targets and refe
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from transduce.deadline import check_deadline
 from transduce.documents.document import Document, ReadOptions, Splicer, Unit, has_words, tagged_text, text_document
 from transduce.documents.front_matter import front_matter_units, without_front_matter
-from transduce.documents.html_text import add_html, attribute_units
+from transduce.documents.html_text import add_html, attribute_units, content_of, is_protected
 from transduce.errors import DataError
 from transduce.files.files import decode_text
 from transduce.translation.markup import TaggedText, TaggedTextBuilder
@@ -260,7 +261,7 @@ def _add(builder: TaggedTextBuilder, element: InlineRange, raw: str) -> None:
         builder.close("link", f"][{element.text}]")  # the label was the text itself, which changes
     elif element.kind in ("em_close", "strong_close", "s_close", "link_close"):
         builder.close(element.kind.removesuffix("_close"), raw)
-    elif element.kind in ("code_inline", "math", "autolink"):
+    elif element.kind in ("code_inline", "math", "autolink", "protected"):
         builder.add_protected(raw, element.text)
     elif element.kind in ("text", "softbreak"):
         builder.add_text(element.text)
@@ -379,7 +380,7 @@ class InlineRanges:
             if token.markup == "autolink":
                 kind = "autolink"
             results.append(InlineRange(kind, start, end, text or token.content or content[start:end]))
-        return results
+        return list(_protected(results, content))
 
     def _observed(self, name: str, characters: str, rule: Callable[[Any, bool], bool]) -> Callable[[Any, bool], bool]:
         """The rule for what begins with one of these; it records the places of the tokens that it creates."""
@@ -416,6 +417,27 @@ class InlineRanges:
             return matched
 
         return observed
+
+
+def _protected(ranges: Sequence[InlineRange], content: str) -> Iterator[InlineRange]:
+    """The ranges; those of an HTML element that is not translated, from its opening tag to its closing tag, as one."""
+    ends, opened = dict[int, int](), defaultdict[str, list[InlineRange]](list)
+    for element in ranges:
+        tag = _TAG_NAME.match(element.text) if element.kind == "html_inline" else None
+        if not tag or _EMPTY_TAG.match(element.text):
+            continue
+        name = tag[1].lower()
+        if not element.text.startswith("</"):
+            opened[name].append(element)
+        elif opened[name] and is_protected(name, (opening := opened[name].pop()).text):
+            ends[opening.start] = element.end
+    at = 0
+    for element in ranges:
+        if element.start < at:
+            continue
+        at = ends.get(element.start, at)
+        raw = content[element.start : at]
+        yield InlineRange("protected", element.start, at, content_of(raw)) if raw else element
 
 
 def _math(state: Any, silent: bool) -> bool:
