@@ -1,10 +1,14 @@
 """`transduce info`."""
 
 import json
+from itertools import chain
 from typing import Any
 
 from transduce.cli.messages import wrapped
 from transduce.cli.options import JsonOption, ModelOption
+
+_MOST_FILES = 4
+"""Number of files of the training data up to which they are named."""
 
 
 def info(model: ModelOption = None, as_json: JsonOption = False) -> None:
@@ -38,6 +42,11 @@ def info(model: ModelOption = None, as_json: JsonOption = False) -> None:
         table["directions"] = describe_directions(directions)
     for line in [*notes.strip().splitlines(), ""] if notes else []:
         print(wrapped(one_line(line)))
+    for name in table:
+        if name.startswith("data: ") and isinstance(table[name], list):
+            unique = [entry for number, entry in enumerate(table[name]) if entry not in table[name][:number]]
+            count = len(set(chain.from_iterable(unique)))
+            table[name] = unique if count <= _MOST_FILES else f"{count} files (named by --json)"
     width = max(map(len, table))
     for name, value in table.items():
         print(wrapped(one_line(f"{name:<{width}}  {_readable(value)}"), indent=width + 2))
