@@ -10,7 +10,7 @@ import pytest
 from transduce.classification.labelled import read_labelled
 from transduce.errors import DataError
 from transduce.files.pairs import ReadReport, pair_writer, read_pairs
-from transduce.files.parquet import read_table, table_writer
+from transduce.files.parquet import count_rows, read_table, schema_of, table_writer
 from transduce.files.readers import read_texts
 from transduce.files.rows import count_source_rows, read_source_rows, row_writer
 from transduce.language_model.documents import read_documents
@@ -127,7 +127,7 @@ def damaged(tmp_path: Path, name: str) -> tuple[Path, str]:
         return path, rf"{path}: a dataset with the splits train, test; name one: {path}/train"
     if name == "folder":
         path.mkdir()
-        return path, f"{path}: a folder, but no Hugging Face dataset: it has no state.json"
+        return path, rf"{path} is a folder; name its files, e.g. {path}/\* \(a Hugging Face dataset would"
     if name == "outside":
         write(path, PAIRS)
         (path / "state.json").write_text('{"_data_files": [{"filename": "../secret.arrow"}]}')
@@ -166,3 +166,11 @@ def test_without_pyarrow_the_error_names_the_package(tmp_path: Path, monkeypatch
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"pip install 'transduce\[parquet\]'"):
         list(read_table(path))
+
+
+def test_a_folder_of_texts_needs_no_pyarrow_for_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("a\n")
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    for read in (read_table, schema_of, count_rows):
+        with pytest.raises(DataError, match=f"{tmp_path} is a folder; name its files"):
+            list(read(tmp_path))

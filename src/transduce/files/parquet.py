@@ -32,8 +32,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row
 
 
 def count_rows(path: Path) -> int:
-    pyarrow = _pyarrow(path)
     if path.suffix.lower() == PARQUET:
+        pyarrow = _pyarrow(path)
         with _reading(path, pyarrow):
             return int(pyarrow.parquet.ParquetFile(path).metadata.num_rows)
     return sum(batch.num_rows for batch in _batches(path, []))
@@ -41,7 +41,7 @@ def count_rows(path: Path) -> int:
 
 def schema_of(path: Path) -> Any:
     """The names and types of the columns, as pyarrow has them."""
-    pyarrow, file = _pyarrow(path), _files(path)[0]
+    file, pyarrow = _files(path)[0], _pyarrow(path)
     with _reading(file, pyarrow):
         if file.suffix.lower() == PARQUET:
             return pyarrow.parquet.read_schema(file)
@@ -126,8 +126,8 @@ def _writer(file: Path, name: Path, schema: Any, pyarrow: Any) -> Iterator[Calla
 
 
 def _batches(path: Path, columns: Sequence[str] | None) -> Iterator[Any]:
-    pyarrow = _pyarrow(path)
-    for file in _files(path):
+    files, pyarrow = _files(path), _pyarrow(path)
+    for file in files:
         with _reading(file, pyarrow):
             if file.suffix.lower() == PARQUET:
                 table = pyarrow.parquet.ParquetFile(file)
@@ -165,7 +165,9 @@ def _files(path: Path) -> list[Path]:
             f"{path}: a dataset with the splits {', '.join(splits)}; name one: {path / (splits or [''])[0]}"
         )
     if not (path / _STATE).is_file():
-        raise DataError(f"{path}: a folder, but no Hugging Face dataset: it has no {_STATE}")
+        raise DataError(
+            f"{path} is a folder; name its files, e.g. {path / '*'} (a Hugging Face dataset would have {_STATE})"
+        )
     state = _json(path / _STATE)
     if state.get("_indices_files") or state.get("_indices_data_files"):
         raise DataError(f"{path}: a dataset with an indices mapping; call flatten_indices() and save it again")
