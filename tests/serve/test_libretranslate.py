@@ -154,3 +154,9 @@ def test_an_unsupported_content_type_is_rejected(client: httpx.Client) -> None:
 def test_languages_without_a_model_are_rejected(guarded: httpx.Client) -> None:
     body = {"q": "babo", "source": "fr", "target": "de", "api_key": "friend"}
     assert "available: en to de" in error_message(guarded.post("/translate", json=body), 400)
+
+
+def test_json_sent_as_a_form_is_refused_with_the_header_to_send(client: httpx.Client) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded"}  # as `curl -d` without -H
+    response = client.post("/translate", content=b' {"q": "babo", "source": "en", "target": "toy"}', headers=headers)
+    assert "Content-Type: application/json" in error_message(response, 415)

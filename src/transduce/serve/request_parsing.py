@@ -100,6 +100,8 @@ def _validated(validate: Callable[[T], Body], data: T) -> Body:
 def _read_form(schema: type[Body], request: Request, body: bytes) -> Body:
     kind, in_url = content_type(request), _parse_fields(request.url.query)
     if kind == _URLENCODED:
+        if body.lstrip().startswith(b"{"):  # `curl -d` sends any text as a form
+            raise HttpError(415, f"the form is JSON; send it with the header Content-Type: {JSON}")
         try:  # `curl -d` sends raw UTF-8, which Starlette would decode as Latin-1
             pairs = _parse_fields(body.decode())
         except UnicodeDecodeError:
