@@ -89,13 +89,16 @@ def test_files_of_another_kind() -> None:
 
 
 def test_broken_encodings() -> None:
-    assert refusal("md", b"fine\n\xff\xfe\xfa") == "file.md, line 2: not UTF-8; convert the file with iconv"
+    assert refusal("md", b"fine\n\xff\xfe\xfa") == (
+        "file.md, line 2: not UTF-8; convert the file, e.g. with: iconv -f ISO-8859-1 -t UTF-8 FILE"
+    )
     assert refusal("html", b'<meta charset="klingon">') == (
         "file.html: the encoding klingon is not known; convert the file to UTF-8"
     )
+    assert refusal("md", b"\x89PNG\r\n\x1a\n") == "file.md, line 1: not UTF-8; this is not a text file"
     assert refusal("srt", b"a\0b") == "file.srt, line 1: a NUL character; this is not a text file"
     assert refusal("xliff", b'<?xml version="1.0" encoding="utf-8"?><xliff>\xff</xliff>') == (
-        "file.xliff, line 1: not UTF-8; convert the file with iconv"
+        "file.xliff, line 1: not UTF-8; convert the file, e.g. with: iconv -f ISO-8859-1 -t UTF-8 FILE"
     )
     assert refusal("tmx", b'<?xml version="1.0" encoding="zip"?><tmx/>').startswith("file.tmx: the encoding zip is not")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from transduce.errors import DataError
 from transduce.files import files
-from transduce.files.files import raw_lines, read_lines
+from transduce.files.files import raw_lines, read_lines, text_blocks
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": partial(lzma.compress, preset=0), ".zst": zstandard.compress}
 suffixes = pytest.mark.parametrize("suffix", list(COMPRESS))
@@ -118,6 +118,29 @@ def test_read_lines_rejects_a_line_above_the_limit(tmp_path: Path, monkeypatch: 
     path = write(tmp_path, b"ok\n" + b"x" * 11 + b"\n")
     with pytest.raises(DataError, match=r"text\.txt, line 2: longer than"):
         list(read_lines(path))
+
+
+@suffixes
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0", "line 1: not UTF-8; this is not a text file"),
+        (b"a\n\xe9\x01\n", "line 2: not UTF-8; this is not a text file"),
+        (
+            "é\n".encode("utf-16"),
+            "line 1: UTF-16, not UTF-8; convert the file, e.g. with: iconv -f UTF-16 -t UTF-8 FILE",
+        ),
+        (b"\t\x1b\ncaf\xe9\r\n", "line 2: not UTF-8; convert the file, e.g. with: iconv -f ISO-8859-1 -t UTF-8 FILE"),
+    ],
+)
+def test_the_error_for_another_encoding_tells_what_to_do(
+    tmp_path: Path, content: bytes, message: str, suffix: str
+) -> None:
+    path = write(tmp_path, content, suffix)
+    for read in (read_lines, text_blocks):
+        with pytest.raises(DataError) as error:
+            list(read(path))
+        assert str(error.value) == f"{path}, {message}"
 
 
 def test_read_lines_rejects_a_line_that_is_not_utf8(tmp_path: Path) -> None:

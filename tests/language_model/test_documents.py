@@ -75,7 +75,7 @@ def test_rows_that_are_no_documents_are_left_out_and_counted(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"one\ntwo \xff\n", "line 2: not UTF-8; convert the file with iconv"),
+        (b"one\ntwo \xff\n", "line 2: not UTF-8; convert the file, e.g. with: iconv -f"),
         (b"one\n\ntwo\0\n", "line 3: a NUL character"),
         (b"cut \xe6\xbc", "line 1: not UTF-8"),
         (b" \n\n", "no text; left out 1 document without text"),

@@ -18,6 +18,8 @@ from transduce.errors import DataError
 MAX_LINE_BYTES = 100_000
 _BLOCK = 1 << 20
 _BOM = b"\xef\xbb\xbf"
+_CONTROL = re.compile(rb"[^\x80-\xff -~\s\x1b]")
+"""A control character that no text has: any but white space and those of ISO-2022 and terminals."""
 COMPRESSIONS = (".gz", ".xz", ".zst")
 _OTHER_COMPRESSIONS = (".7z", ".bz2", ".lz4", ".lzma", ".rar", ".zip")
 
@@ -125,7 +127,7 @@ def text_blocks(path: Path) -> Iterator[str]:
                 text = decoder.decode(raw, final=not raw)
             except UnicodeDecodeError as error:
                 line = lines + error.object[: error.start].count(b"\n") + 1
-                raise DataError(f"{path}, line {line}: not UTF-8; convert the file with iconv") from None
+                raise _not_utf8(f"{path}, line {line}", error.object) from None
             if "\0" in text:
                 line = lines + text[: text.index("\0")].count("\n") + 1
                 raise DataError(f"{path}, line {line}: a NUL character; remove it, e.g. with: tr -d '\\000'")
@@ -164,13 +166,33 @@ def read_lines(path: Path) -> Iterator[str]:
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError:
-            raise DataError(f"{path}, line {number}: not UTF-8; convert the file with iconv") from None
+            raise _not_utf8(f"{path}, line {number}", _head(path) + raw) from None
         if "\0" in text:
             raise DataError(
                 f"{path}, line {number}: a NUL character; if the file is UTF-16, convert it with iconv, otherwise "
                 "remove it, e.g. with: tr -d '\\000'"
             )
         yield text
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a file; of a pipe, which cannot be read twice, none."""
+    file = Path("/dev/stdin") if str(path) == "-" else path
+    if not file.is_file():
+        return b""
+    with open_binary(file) as opened:
+        return opened.read1(_BLOCK)
+
+
+def _not_utf8(where: str, data: bytes) -> DataError:
+    """The error for a file with these bytes, which are not UTF-8: what it is instead."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        problem, encoding = "UTF-16, not UTF-8", "UTF-16"
+    elif _CONTROL.search(data):
+        return DataError(f"{where}: not UTF-8; this is not a text file")
+    else:
+        problem, encoding = "not UTF-8", "ISO-8859-1"
+    return DataError(f"{where}: {problem}; convert the file, e.g. with: iconv -f {encoding} -t UTF-8 FILE")
 
 
 def decode_text(data: bytes, name: str, declared: re.Pattern[bytes] | None = None) -> tuple[str, str]:
@@ -188,6 +210,8 @@ def decode_text(data: bytes, name: str, declared: re.Pattern[bytes] | None = Non
         raise DataError(f"{name}: the encoding {encoding} is not known; convert the file to UTF-8") from None
     except UnicodeError as error:
         line = data[: getattr(error, "start", 0)].count(b"\n") + 1
+        if encoding.lower().startswith("utf-8"):
+            raise _not_utf8(f"{name}, line {line}", data) from None
         raise DataError(f"{name}, line {line}: not {encoding.upper()}; convert the file with iconv") from None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
