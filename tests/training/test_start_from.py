@@ -89,6 +89,26 @@ def test_sizes_and_vocabulary_are_those_of_the_model(transduce: Any, trained: An
     assert further.code == 0, further.err
 
 
+def test_the_model_keeps_its_slots_unless_the_user_sets_them(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    saved = load_model(trained.run / "model")
+    save_model(
+        tmp_path / "start", saved.model, saved.tokenizer, saved.facts | {"augment": {"spans": 0.3, "upper": 0.1}}
+    )
+    words = ["--set", "train.start_from=start", *ONE_SMALL_STEP]
+    assert fine_tune(transduce, tmp_path, *words).code == 0
+    facts = read_card(tmp_path / "tuned" / "model")["facts"]
+    assert (facts["augment"]["spans"], facts["augment"]["upper"]) == (0.3, 0.0)
+    shutil.rmtree(tmp_path / "start")
+    resumed = fine_tune(transduce, tmp_path, *words, "--set", "train.steps=2")
+    assert resumed.code == 0, resumed.err
+    assert read_card(tmp_path / "tuned" / "model")["facts"]["augment"]["spans"] == 0.3
+    shutil.rmtree(tmp_path / "tuned")
+    save_model(tmp_path / "start", saved.model, saved.tokenizer, saved.facts | {"augment": {"spans": 0.3}})
+    without = fine_tune(transduce, tmp_path, *words, "--set", "augment.spans=0")
+    assert "augment.spans=0.3" not in without.err
+    assert read_card(tmp_path / "tuned" / "model")["facts"]["augment"]["spans"] == 0.0
+
+
 def test_a_smaller_model_starts_from_some_layers_of_a_larger_one(transduce: Any, trained: Any, tmp_path: Path) -> None:
     deep = ["--set", "model.encoder_layers=4", "--set", "model.decoder_layers=3", "--set", "train.steps=1"]
     words = ["train", *other_text(tmp_path), "--preset", "tiny", *as_sets(TINY), *deep, "--out", "deep"]
@@ -173,6 +193,13 @@ def test_training_starts_from_the_bundled_model(transduce: Any, tmp_path: Path) 
     assert (card["model"] | fewer).items() <= tuned["model"].items()  # the bundled card is older than some settings
     assert tuned["vocab_size"] == card["vocab_size"]
     assert tuned["facts"]["by_sentence"] == card["facts"]["by_sentence"]
+    assert config["data"]["truecase"] is tuned["facts"]["truecase"] is True
+    assert {name: share for name, share in tuned["facts"]["augment"].items() if share} == {
+        "spans": card["facts"]["augment"]["spans"],
+        "formality": card["facts"]["augment"]["formality"],
+    }
+    kept = "data.by_sentence=true, data.truecase=true, augment.spans=0.2, augment.formality=0.2"
+    assert f"with its sizes and vocabulary, {kept}\n" in outcome.err
     assert (tmp_path / "tuned/tokenizer.model").read_bytes() == (bundled / "tokenizer.model").read_bytes()
     assert tuned["facts"]["start_from"] == "bundled"
     assert (tuned["facts"]["tagged"], tuned["facts"]["directions"]) == (True, [["en", "de"]])

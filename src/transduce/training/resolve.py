@@ -27,7 +27,7 @@ from transduce.training.measured import TRIAL_TOKENS, faster_precision, hopeless
 from transduce.training.processes import Processes, StopRequest
 from transduce.training.recipe import Recipe
 from transduce.training.run_folder import RunFolder
-from transduce.training.start_from import find_start
+from transduce.training.start_from import find_start, kept_settings
 from transduce.training.task import Task
 from transduce.training.validation import Validation
 
@@ -111,9 +111,11 @@ def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) ->
         return foreign_vocabulary(Path(path), recipe.tokenizer.target_path)
     assert start
     folder = find_start(start)
-    log(f"starting from {folder}, with its sizes and vocabulary")
+    facts = read_card(folder)["facts"]
+    kept = "".join(f", {setting}" for setting in kept_settings(recipe, facts))
+    log(f"starting from {folder}, with its sizes and vocabulary{kept}")
     tokenizer = load_tokenizer(folder)
-    known = read_card(folder)["facts"].get("tokenizer", {}).get("symbols", [])
+    known = facts.get("tokenizer", {}).get("symbols", [])
     new = [symbol for symbol in recipe.tokenizer.symbols if symbol not in known]
     if isinstance(tokenizer, Tokenizer) or (isinstance(tokenizer, TokenizerPair) and tokenizer.is_trained):
         return tokenizer.with_symbols(new) if new else tokenizer

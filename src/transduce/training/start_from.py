@@ -1,4 +1,4 @@
-"""What a run takes over from the model that it starts from (`train.start_from`): sizes and vocabulary."""
+"""What a run takes over from the model that it starts from (`train.start_from`): sizes, vocabulary, some settings."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _INHERITED_DATA = ("by_sentence", "truecase", "context", "source_tags")
 """Settings of the data that tell how a model's texts are translated."""
+_INHERITED_AUGMENT = ("spans", "formality")
+"""Changes that teach a model symbols, which it would forget in a training without them."""
 
 
 def find_start(name: str) -> Path:
@@ -32,8 +34,11 @@ def inherited_settings(start_from: str, out: Path) -> Table:
     The latter need no model: it may have been deleted since.
     """
     if before := _started(out):
-        data = {name: before["data"].get(name, getattr(DataConfig, name)) for name in _INHERITED_DATA}
-        return {"model": before["model"], "tokenizer": before["tokenizer"], "data": data}
+        return {
+            "model": before["model"],
+            "tokenizer": before["tokenizer"],
+            **_inherited_sections(before["data"], before),
+        }
     folder = find_start(start_from)
     card = read_card(folder)
     config = build_config(card["architecture"], card["model"], str(folder))
@@ -47,8 +52,28 @@ def inherited_settings(start_from: str, out: Path) -> Table:
     return {
         "model": to_table(config),
         "tokenizer": to_table(build(TokenizerConfig, vocabulary, str(folder))),
-        "data": {name: card["facts"].get(name, getattr(DataConfig, name)) for name in _INHERITED_DATA},
+        **_inherited_sections(card["facts"], card["facts"]),
     }
+
+
+def _inherited_sections(data: Table, settings: Table) -> Table:
+    """The inherited settings of the sections [data] and [augment], from those of a model or a run."""
+    augment = settings.get("augment", {})
+    return {
+        "data": {name: data.get(name, getattr(DataConfig, name)) for name in _INHERITED_DATA},
+        "augment": {name: augment[name] for name in _INHERITED_AUGMENT if augment.get(name)},
+    }
+
+
+def kept_settings(recipe: "Recipe", facts: Table) -> list[str]:
+    """The settings other than sizes and vocabulary in which a run agrees with the model that it starts from."""
+    here = to_table(recipe)
+    return [
+        f"{section}.{name}={as_set(value)}"
+        for section, values in _inherited_sections(facts, facts).items()
+        for name, value in values.items()
+        if value and here[section].get(name) == value
+    ]
 
 
 def with_directions(data: DataConfig, start_from: str, out: Path) -> DataConfig:
@@ -75,8 +100,7 @@ def with_directions(data: DataConfig, start_from: str, out: Path) -> DataConfig:
         reverse=data.reverse,
         back_translated=data.back_translated,
     )
-    inherited = {name: getattr(data, name) for name in ("max_length", "by_sentence", "context", "source_tags")}
-    empty = DataConfig(**inherited)
+    empty = DataConfig(**{name: getattr(data, name) for name in ("max_length", *_INHERITED_DATA)})
     return replace(empty, replay_share=data.replay_share, directions={f"{source}-{target}": only})
 
 
