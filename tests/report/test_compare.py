@@ -82,6 +82,21 @@ def test_the_best_of_a_figure_may_be_the_lowest(
     assert rows["best loss of a checkpoint, validation set"] == ["4.000"]
 
 
+def test_the_best_checkpoint_is_one_of_those_with_the_same_examples(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(to_toml(Recipe(data=DataConfig(train=(("a.src", "a.tgt"),)))))
+    metrics = Metrics(tmp_path / "metrics.jsonl", pytest.fail)
+    for step, loss, bleu, scored in (
+        (0, 1.0, 31.0, 100),
+        (5, 3.0, 30.0, 100),
+        (10, 4.0, 20.0, 39),
+        (15, 5.0, 10.0, 39),
+    ):
+        metrics.add("valid", step=step, loss=loss, bleu=bleu, scored=scored)
+    rows = dict(figures(read_runs([tmp_path])))
+    assert rows["best BLEU of a checkpoint, validation set, greedy"] == ["20.00"]
+    assert rows["best loss of a checkpoint, validation set"] == ["3.000"]
+
+
 def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
     paths = [make_run(tmp_path / folder / "run", 1.0, 1) for folder in "ab"]
     assert [run.name for run in read_runs(paths)] == [str(path) for path in paths]

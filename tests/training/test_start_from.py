@@ -1,6 +1,7 @@
 """Fine-tuning with `train.start_from` on the command line."""
 
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -107,6 +108,32 @@ def test_the_model_keeps_its_slots_unless_the_user_sets_them(transduce: Any, tra
     without = fine_tune(transduce, tmp_path, *words, "--set", "augment.spans=0")
     assert "augment.spans=0.3" not in without.err
     assert read_card(tmp_path / "tuned" / "model")["facts"]["augment"]["spans"] == 0.0
+
+
+def test_gains_are_of_equally_many_sentences(transduce: Any, trained: Any, tmp_path: Path) -> None:
+    words = ["--valid-src", "other.src", "--valid-tgt", "other.tgt", "--set", f"train.start_from={trained.run}"]
+    words += ["--set", "train.save_every=2", "--set", "search.beam=2"]
+
+    def log_until(step: int, sentences: int) -> tuple[str, str]:
+        sets = ["--set", f"train.steps={step}", "--set", f"train.valid_sentences={sentences}"]
+        outcome = fine_tune(transduce, tmp_path, *words, *sets)
+        assert outcome.code == 0, outcome.err
+        lines = outcome.err.splitlines()
+        return next(line for line in lines if line.startswith(f"step {step}  ")), lines[-1]
+
+    change, loss_gain, bleu_gain = r"BLEU \S+ \([-+]", r"valid loss \S+ \([-+]", "gains greedy"
+    last, finished = log_until(2, 20)
+    assert re.search(change, last)
+    assert re.search(loss_gain, finished)
+    assert bleu_gain in finished
+    last, finished = log_until(4, 5)
+    assert "BLEU" in last
+    assert not re.search(change, last)
+    assert re.search(loss_gain, finished)
+    assert not re.search(r"bleu \S+ \([-+]", finished)
+    assert bleu_gain not in finished
+    last, finished = log_until(6, 5)
+    assert re.search(change, last)
 
 
 def test_a_smaller_model_starts_from_some_layers_of_a_larger_one(transduce: Any, trained: Any, tmp_path: Path) -> None:

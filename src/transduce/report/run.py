@@ -93,9 +93,12 @@ class Run:
         for key, name in {**self.scores, "perplexity": "perplexity"}.items():
             name = finished.format(name) + by(key, final, self.recipe.search.name)
             add(name, key, [y for _, y in points_of(final, f"valid_{key}")])
+        checkpoints = [record for record in self.valid if record["step"]]  # at step 0 there is none
+        scored = checkpoints[-1].get("scored") if checkpoints else None  # scores of others are not comparable
         for key, name in {**self.scores, "loss": "loss"}.items():
-            name = f"best {name} of a checkpoint, validation set" + by(key, self.valid, "greedy")
-            add(name, key, [y for _, y in points_of(self.valid, key)])
+            name = f"best {name} of a checkpoint, validation set" + by(key, checkpoints, "greedy")
+            same = [record for record in checkpoints if key == "loss" or record.get("scored") == scored]
+            add(name, key, [y for _, y in points_of(same, key)])
         for record in self.valid[-1:]:
             if "criterion" in record:
                 criterion = self.scores.get(record["criterion"], "loss")

@@ -74,7 +74,7 @@ class Milestones:
         self.ending.validation_seconds = validation.processes.of_main(time.monotonic() - began)
         tokenizer = ""
         if scored:
-            values |= self._scores(scored) | {"samples": scored.samples[: config.samples]}
+            values |= self._scores(scored) | {"scored": validation.count, "samples": scored.samples[: config.samples]}
             values |= {"search": _GREEDY.name} if self.task.searches else {}
             line += self._describe(scored, self._before(progress.step))
             line += f"  ({_GREEDY.name})" if self.task.searches else ""
@@ -98,7 +98,7 @@ class Milestones:
         """Adapt settings to `train.minutes`; a few sentences are scored to know how long validation takes."""
         validation, began = self.validation, time.monotonic()
         validation.score_first(_TRIAL_SENTENCES)
-        sentences = sum(len(validation.texts[part]) for _, part in validation.scored)
+        sentences = validation.count
         model.eval()
         try:
             scored = self.task.score(model, validation, _GREEDY) if sentences else None
@@ -123,9 +123,13 @@ class Milestones:
         return scores | ({"tokenizer": scored.tokenizer} if scored.tokenizer else {})
 
     def _before(self, step: int) -> dict[str, Any]:
-        """The measurements of the validation before this step; empty if it is the first."""
+        """The measurements of the validation before this step; empty without one on the same number of examples."""
         records = [record for record in self.run.metrics.of("valid") if record["step"] < step]
-        return records[-1] if records else {}
+        return records[-1] if records and self._is_comparable(records[-1]) else {}
+
+    def _is_comparable(self, record: dict[str, Any]) -> bool:
+        """Whether the scores of a validation are of as many examples as are scored now."""
+        return bool(record.get("scored", self.validation.count) == self.validation.count)
 
     def _describe(self, scored: ValidationScore, before: dict[str, Any]) -> str:
         """The scores for a line of the log with their change, followed by those of each file."""
@@ -190,7 +194,7 @@ class Milestones:
                 outputs = scored.samples if recipe.train.samples else []
                 if worst := self.task.worst(scored.samples, recipe.train.samples):
                     kept["worst"] = worst
-        gains = self._gains(model, scores, search)
+        gains = self._gains(model, scores, measured, search)
         if not validation.processes.is_main:
             return scores
         run.metrics.add("final", step=progress.step, **scores, **kept, ended_by=self.ending.reason)
@@ -221,18 +225,28 @@ class Milestones:
             for name, value in scores.items()
         )
         if "search" in kept:
-            summary += f"; {search.name}" + (", gains greedy" if gains and search != _GREEDY else "")
+            are_greedy = len(gains) > len(measured) and search != _GREEDY  # more than those measured without a search
+            summary += f"; {search.name}" + (", gains greedy" if are_greedy else "")
         self.display.log(
             f"finished: {run.model} ({made}{summary}); report: {run.report}; "
             f"{progress.step:,} steps in {clock_time(progress.seconds)}"
         )
         return scores
 
-    def _gains(self, model: Model, scores: dict[str, float], search: SearchConfig) -> dict[str, float]:
-        """What each figure has gained since the start of training from another model, by the same search."""
+    def _gains(
+        self, model: Model, scores: dict[str, float], measured: dict[str, float], search: SearchConfig
+    ) -> dict[str, float]:
+        """What each figure has gained since the start of training from another model, by the same search.
+
+        If other examples were scored then, only the figures `measured` on all examples are comparable.
+        """
         before = next((record for record in self.run.metrics.of("valid") if record["step"] == 0), {})
-        known, now = self.validation.processes.of_main(len(before)), dict(scores)
-        if known and self.task.searches and search != _GREEDY:
+        comparable = self.validation.processes.of_main(bool(before) and self._is_comparable(before))
+        before, now = (
+            before if comparable else {name: before[name] for name in measured if name in before},
+            dict(scores),
+        )
+        if comparable and self.task.searches and search != _GREEDY:
             scored = self.task.score(model, self.validation, _GREEDY)
             now |= {f"valid_{name.lower()}": value for name, value in self._named(scored).items()} if scored else {}
         return {name: now[name] - before[key] for name in scores if (key := name.removeprefix("valid_")) in before}

@@ -52,6 +52,11 @@ class Validation:
         """Identifies the validation data: scores on other data are not comparable."""
 
     @property
+    def count(self) -> int:
+        """Number of examples that the task scores."""
+        return sum(len(self.texts[part]) for _, part in self.scored)
+
+    @property
     def uses_slots(self) -> bool:
         """Whether protected spans are in slots, as when a model that is trained with slots translates."""
         return bool(self.recipe.augment.spans)
