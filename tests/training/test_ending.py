@@ -185,6 +185,21 @@ def test_settings_that_are_set_are_kept_and_a_long_warmup_is_named() -> None:
     assert (end.config.warmup, end.config.cooldown, end.config.save_every, end.last_step) == (1000, 0, 100, 24)
 
 
+@pytest.mark.parametrize(
+    ("preset", "start", "suggests"),
+    [("small", {}, True), ("small", {"start_from": "model"}, False), ("tiny", {}, False)],
+)
+def test_a_smaller_preset_is_suggested_where_there_is_one(preset: str, start: dict[str, str], suggests: bool) -> None:
+    lines: list[str] = []
+    table = {"data": {"train": [["a", "b"]]}, "train": {"minutes": 8, **start}}
+    end = Ending(load_recipe(None, preset, table, []), progress := Progress(), lines.append)
+    for step in range(1, 6):
+        progress.step = step
+        end.after_step(20.0 * step, 20.0 * step)
+    end.adapt(0.0, 0.0)
+    assert ("try a smaller model, e.g. --preset tiny" in lines[0]) is suggests
+
+
 def test_a_cosine_reaches_its_end_in_time() -> None:
     progress = Progress()
     rates = run(progress, minutes=1, schedule="cosine")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from transduce.training.checkpoint import Progress
-from transduce.training.recipe import Recipe
+from transduce.training.recipe import Recipe, read_preset
 from transduce.training.train_config import TrainConfig
 
 _MEASURED_STEPS, _MEASURED_SHARE = 4, 0.05
@@ -64,6 +64,7 @@ class Ending:
 
     def __init__(self, recipe: Recipe, progress: Progress, log: Callable[[str], None]) -> None:
         self._d_model, self._progress, self._log = recipe.model.d_model, progress, log
+        self._could_be_smaller = not recipe.train.start_from and self._d_model > read_preset("tiny")["model"]["d_model"]
         self.config = replace(recipe.train, **progress.adapted)
         """The settings, with those that were adapted to `train.minutes`."""
         self._measured_from: tuple[int, float] | None = None
@@ -223,7 +224,8 @@ class Ending:
         chosen = {name: value for name, value in self._progress.adapted.items() if not name.startswith("learning_rate")}
         if chosen:
             text += "; adapted to it: " + ", ".join(f"train.{name}={value}" for name, value in chosen.items())
-        return text + ("; try a smaller model, e.g. --preset tiny" if last < _FEW_STEPS else "")
+        too_slow = last < _FEW_STEPS and self._could_be_smaller
+        return text + ("; try a smaller model, e.g. --preset tiny" if too_slow else "")
 
     def _factor(self, step: int) -> float:
         cooldown = self._progress.cooldown if self._progress.ended_by else self.config.cooldown
