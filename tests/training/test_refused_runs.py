@@ -145,7 +145,7 @@ def test_a_high_learning_rate_beside_start_from_and_validation_on_training_text_
 ) -> None:
     write_lines(tmp_path / "text.tsv", ["ba bo\tbo ba", "gi\tgi"])
     words = ["train", "--train", "text.tsv", "--valid", "./text.tsv", "--start-from", trained.run, "--out", "run"]
-    outcome = transduce(*words, *sets(steps=1), cwd=tmp_path)
+    outcome = transduce(*words, *sets(steps=1, warmup=100), cwd=tmp_path)
     assert outcome.code == 0, outcome.err
     assert "text.tsv is both training text and validation text" in outcome.err
     assert "for fine-tuning, give a lower one, e.g. train.learning_rate=1e-4" in outcome.err

@@ -15,6 +15,8 @@ from toy_run import TINY, as_sets, write_lines
 
 from transduce.data.batch import Batch
 from transduce.models.folder import find_model, load_model, read_card, save_model
+from transduce.training.mistakes import warn
+from transduce.training.recipe import load_recipe
 
 ONE_SMALL_STEP = ["--set", "train.steps=1", "--set", "train.learning_rate_scale=1e-6"]
 
@@ -108,6 +110,14 @@ def test_the_model_keeps_its_slots_unless_the_user_sets_them(transduce: Any, tra
     without = fine_tune(transduce, tmp_path, *words, "--set", "augment.spans=0")
     assert "augment.spans=0.3" not in without.err
     assert read_card(tmp_path / "tuned" / "model")["facts"]["augment"]["spans"] == 0.0
+
+
+@pytest.mark.parametrize(("steps", "warns"), [(20, False), (4000, True)])
+def test_a_high_learning_rate_gives_a_warning_if_it_is_reached(steps: int, warns: bool) -> None:
+    table = {"data": {"train": [["a", "b"]]}, "train": {"start_from": "model", "steps": steps}}
+    lines: list[str] = []
+    warn(load_recipe(None, "small", table, []), 1, lines.append)
+    assert any("give a lower one, e.g. train.learning_rate=1e-4" in line for line in lines) is warns
 
 
 def test_gains_are_of_equally_many_sentences(transduce: Any, trained: Any, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from transduce.training.train_config import TrainConfig
 
 # Bounds for the highest learning rate times the root of the width; the paper's is 0.016, that of the preset tiny 0.05.
 _RISKY, _HOPELESS = 0.15, 0.5
+_FINE_TUNING_RATE = 1e-4
+"""The highest learning rate that is recommended for fine-tuning."""
 
 
 def refuse_mistakes(recipe: Recipe) -> None:
@@ -59,7 +61,8 @@ def _warnings(recipe: Recipe) -> Iterator[str]:
         )
     if _relative(recipe, peak := highest_rate(recipe)) > _RISKY:
         yield f"the learning rate will rise to {peak:.2g}, and training may diverge; {_lower_rate(config)}"
-    if config.start_from and config.learning_rate is None and config.learning_rate_scale == 1.0:
+    as_new = config.learning_rate is None and config.learning_rate_scale == 1.0
+    if config.start_from and as_new and peak > _FINE_TUNING_RATE:
         yield (
             f"the learning rate will rise to {peak:.2g}, as for a new model, which makes the model forget; "
             "for fine-tuning, give a lower one, e.g. train.learning_rate=1e-4"
