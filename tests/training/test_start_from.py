@@ -81,7 +81,7 @@ def test_sizes_and_vocabulary_are_those_of_the_model(transduce: Any, trained: An
     words += ["--set", "model.dropout=0.25", *ONE_SMALL_STEP]
     outcome = transduce(*words, cwd=tmp_path)
     assert outcome.code == 0, outcome.err
-    assert f"starting from {trained.run}/model, with its sizes and vocabulary" in outcome.err
+    assert f"starting from {trained.run}/model, with its sizes and vocabulary (not those of the preset)" in outcome.err
     config = tomllib.loads((tmp_path / "tuned" / "config.toml").read_text(encoding="utf-8"))
     assert config["tokenizer"]["vocab_size"] == TINY["tokenizer.vocab_size"]
     assert (config["model"]["d_model"], config["model"]["dropout"]) == (TINY["model.d_model"], 0.25)
@@ -236,7 +236,7 @@ def test_training_starts_from_the_bundled_model(transduce: Any, tmp_path: Path) 
         "formality": card["facts"]["augment"]["formality"],
     }
     kept = "data.by_sentence=true, data.truecase=true, augment.spans=0.2, augment.formality=0.2"
-    assert f"with its sizes and vocabulary, {kept}\n" in outcome.err
+    assert f"with its sizes and vocabulary (not those of the preset), {kept}\n" in outcome.err
     assert (tmp_path / "tuned/tokenizer.model").read_bytes() == (bundled / "tokenizer.model").read_bytes()
     assert tuned["facts"]["start_from"] == "bundled"
     assert (tuned["facts"]["tagged"], tuned["facts"]["directions"]) == (True, [["en", "de"]])

@@ -113,7 +113,7 @@ def vocabulary_of(recipe: Recipe, run: RunFolder, log: Callable[[str], None]) ->
     folder = find_start(start)
     facts = read_card(folder)["facts"]
     kept = "".join(f", {setting}" for setting in kept_settings(recipe, facts))
-    log(f"starting from {folder}, with its sizes and vocabulary{kept}")
+    log(f"starting from {folder}, with its sizes and vocabulary (not those of the preset){kept}")
     tokenizer = load_tokenizer(folder)
     known = facts.get("tokenizer", {}).get("symbols", [])
     new = [symbol for symbol in recipe.tokenizer.symbols if symbol not in known]
