@@ -10,7 +10,12 @@ import pytest
 
 import transduce
 
-FUNCTIONS: list[Callable[..., Any]] = [transduce.train, transduce.score, transduce.compare] + [
+FUNCTIONS: list[Callable[..., Any]] = [
+    transduce.train,
+    transduce.score,
+    transduce.compare,
+    transduce.translate_document,
+] + [
     getattr(method, "__func__", method)
     for owner in (transduce.Translator, transduce.Generator, transduce.Transcriber)
     for name, method in vars(owner).items()

@@ -54,10 +54,12 @@ __all__ = [
     "compare",
     "score",
     "train",
+    "translate_document",
 ]
 
 if TYPE_CHECKING:
     from transduce.classification.classifier import Classification, Classifier
+    from transduce.documents.translate import translate_document
     from transduce.encoders.text_encoder import Filling, TextEncoder
     from transduce.errors import ConfigError, DataError, ModelError, RunError, TransduceError
     from transduce.files.html_page import HtmlPage
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
 else:
     _MODULES = {
         "transduce.classification.classifier": ["Classification", "Classifier"],
+        "transduce.documents.translate": ["translate_document"],
         "transduce.encoders.text_encoder": ["Filling", "TextEncoder"],
         "transduce.errors": ["ConfigError", "DataError", "ModelError", "RunError", "TransduceError"],
         "transduce.files.html_page": ["HtmlPage"],

@@ -12,6 +12,8 @@ import zstandard
 from commands import complaint
 from document_samples import docx_of, paragraph, run
 
+from transduce import ConfigError, DataError, Translator, translate_document
+
 
 def translate(transduce: Any, trained: Any, *words: str | Path, **options: Any) -> Any:
     return transduce("translate", "-m", trained.run, *words, cwd=trained.folder, **options)
@@ -178,3 +180,23 @@ def test_a_model_can_be_trained_on_a_translation_memory(transduce: Any, trained:
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
     assert (tmp_path / "run" / "model").is_dir()
+
+
+def test_python_translates_a_document_as_the_command_does(transduce: Any, trained: Any, report: Path) -> None:
+    assert translate(transduce, trained, report).code == 0
+    expected = report.with_name("report.translated.docx")
+    translator = Translator.load(trained.run)
+    written = translate_document(translator, report, expected.with_name("other.docx"))
+    assert written == expected.with_name("other.docx")
+    assert written.read_bytes() == expected.read_bytes()
+    with pytest.raises(
+        ConfigError, match=r"exists already; name another file \(out\), or overwrite it with force=True"
+    ):
+        translate_document(translator, report)
+    assert translate_document(translator, str(report), force=True) == expected
+    with pytest.raises(ConfigError, match=r"a\.html: the translation of .* has its format, docx"):
+        translate_document(translator, report, "a.html")
+    with pytest.raises(ConfigError, match="there is no folder missing; make it first"):
+        translate_document(translator, report, "missing/a.docx")
+    with pytest.raises(DataError, match="has not the name of a document; translate lines with Translator"):
+        translate_document(translator, "a.txt")

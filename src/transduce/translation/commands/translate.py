@@ -30,9 +30,9 @@ from transduce.files.document_formats import (
     BINARY_SUFFIXES,
     DOCUMENT_SUFFIXES,
     MARKUP_SUFFIXES,
-    OUTPUT_FORMATS,
     TEXT,
     document_format,
+    require_format_of,
 )
 from transduce.files.files import uncompressed
 from transduce.files.pair_formats import TSV, has_rows
@@ -435,18 +435,6 @@ def _require_known_format(path: Path) -> None:
 
 
 def _check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
-    """Raise an error if the name of the output has the suffix of another format than the document, or has no folder.
-
-    It may end like the name of the document, whose format may be told by --format, and it need not have a suffix.
-    """
-    suffix = out.suffix.lower()
     for path, name in documents:
-        formats = OUTPUT_FORMATS.get(name, (name,))
-        suffixes = {suffix for format_ in formats for suffix in DOCUMENT_SUFFIXES[format_]}
-        if name not in OUTPUT_FORMATS:
-            suffixes.add(uncompressed(path).suffix.lower())
-        if suffix and suffix not in suffixes:
-            told = f"is written as {' or '.join(formats)}" if name in OUTPUT_FORMATS else f"has its format, {name}"
-            endings = " or ".join(DOCUMENT_SUFFIXES[name][0] for name in formats)
-            raise ConfigError(f"--out {out}: the translation of {path} {told}; end its name in {endings}")
+        require_format_of(path, name, out)
     require_folder_of(out)
