@@ -122,6 +122,20 @@ def test_a_compressed_document_is_a_document(
     assert message.startswith(f"{compressed}: damaged or cut short after line")
 
 
+def test_documents_are_written_to_a_folder(transduce: Any, trained: Any, report: Path, tmp_path: Path) -> None:
+    (page := tmp_path / "page.html").write_text("<p>babo</p>")
+    (folder := tmp_path / "new.1").mkdir()
+    assert translate(transduce, trained, report, page, "-o", folder).code == 0
+    names = ["page.translated.html", "report.translated.docx"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    refused = complaint(translate(transduce, trained, report, page, "-o", folder))
+    assert refused.startswith(f"{folder / names[1]} exists already; ")
+    refused = complaint(translate(transduce, trained, page, page, "-o", folder, "--force"))
+    assert refused == f"--out {folder}: several documents have the same name; translate them separately"
+    refused = complaint(translate(transduce, trained, "--format", "html", "-o", folder, stdin="<p>babo</p>"))
+    assert refused == f"--out {folder} is a folder; name a file for the document from standard input"
+
+
 def test_mistakes_are_named(transduce: Any, trained: Any, report: Path, tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_text("babo\n")

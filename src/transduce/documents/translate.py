@@ -38,13 +38,16 @@ def translate_documents(
     force: bool,
     **wording: Any,
 ) -> None:
-    """Translate each document to `out` or to a file next to it; one that was read from stdin is written to stdout.
+    """Translate each document to `out`, a file or a folder, or next to it; one that was read from stdin, to stdout.
 
     A file that exists is replaced only with `force`: a person may have edited it.
     """
-    if out and len(documents) > 1:
-        raise ConfigError("--out names one file, but there are several documents; leave it out")
-    targets = [out or _output_path(path, name, to) for path, name in documents]
+    folder = out if out and out.is_dir() else None
+    if out and not folder and len(documents) > 1:
+        raise ConfigError("--out names one file, but there are several documents; name a folder, or leave it out")
+    targets = [out if out and not folder else _output_path(path, name, to, folder) for path, name in documents]
+    if folder and len({*targets}) < len(targets):
+        raise ConfigError(f"--out {folder}: several documents have the same name; translate them separately")
     for target in targets:
         refuse_overwriting(target, force=force)
     for (path, name), target in zip(documents, targets, strict=True):
@@ -118,9 +121,11 @@ def _write(target: Path, content: bytes) -> None:
         write_atomically(target, content)
 
 
-def _output_path(path: Path, format_: str, to: str | None) -> Path:
+def _output_path(path: Path, format_: str, to: str | None, folder: Path | None = None) -> Path:
     """The path of a translation: report.docx becomes report.de.docx, and so does report.docx.gz."""
-    return path if path == STANDARD_INPUT else path.with_name(translated_name(uncompressed(path), format_, to))
+    if path == STANDARD_INPUT:
+        return path
+    return (folder or path.parent) / translated_name(uncompressed(path), format_, to)
 
 
 def translate_tagged(

@@ -233,7 +233,7 @@ def translate(
         typer.Option(
             "--out",
             "-o",
-            help="File to write: text, or rows in .jsonl, .parquet or .arrow; without suffix, of a dataset, a dataset.",
+            help="File to write: text, or rows in .jsonl, .parquet, .arrow or a dataset; or a folder for documents.",
             show_default="standard output",
         ),
     ] = None,
@@ -435,6 +435,10 @@ def _require_known_format(path: Path) -> None:
 
 
 def _check_output(out: Path, documents: Sequence[tuple[Path, str]]) -> None:
+    if out.is_dir():
+        if any(path == STANDARD_INPUT for path, _ in documents):
+            raise ConfigError(f"--out {out} is a folder; name a file for the document from standard input")
+        return
     for path, name in documents:
         require_format_of(path, name, out)
     require_folder_of(out)
