@@ -33,6 +33,10 @@ from transduce.translation.wording import Wording
         ("en-de", "Half of 2.5 mg", "2,5 mg", ["Half"]),
         ("fr-en", "Pendant deux heures et demie", "for two and a half hours", []),
         ("fr-en", "Quatre pour cent", "four percent", []),
+        ("en-fr", "1 trillion dollars", "1 milliard de dollars", ["trillion"]),
+        ("en-fr", "1 trillion dollars, 3 million euros", "1 billion de dollars, 3 millions d'euros", []),
+        ("en-de", "two billion of 5 million", "zwei Billionen von 5 Mio.", ["billion"]),
+        ("de-en", "3 Milliarden", "3,000,000,000", []),  # digits are compared by the slots
         ("en-de", "I cant come.", "Ich kann kommen.", ["cant"]),
         ("en-de", "I can't come.", "Ich komme erst morgen.", []),
         ("en-de", "I can come.", "Ich kann nicht kommen.", []),

@@ -17,7 +17,7 @@ from transduce.translation.locale import locale_of
 from transduce.translation.rules import pattern, rules_of
 from transduce.translation.text import Span
 
-Kind = Literal["number", "time", "half", "negation", "name"]
+Kind = Literal["number", "scale", "time", "half", "negation", "name"]
 _HALF_DAY = 12 * 60
 _CLOCK = re.compile(r"(?<![\d.,:])(\d{1,2})(?:[:.]| ?h(?:eures?)? ?)([0-5]\d)(?!\w|[.,:]\d)")
 _DIGITS = re.compile(r"\d+(?:[.,\u00a0\u202f ]\d{3})*")
@@ -39,7 +39,7 @@ class Claim(NamedTuple):
 
     kind: Kind
     value: int | str
-    """A number, minutes of half a day, or a name; 0 for the others."""
+    """A number, the exponent of a scale such as a million, minutes of half a day, or a name; 0 for the others."""
     span: Span
     """Its place in the text."""
 
@@ -66,6 +66,7 @@ def claims(text: str, language: str | None, tokens: Callable[[str], int]) -> lis
     free = _blanked(text, found)
     found += words.numbers(free)
     found += (Claim("number", int(digit[0]), Span(*digit.span())) for digit in _SMALL_INTEGER.finditer(free))
+    found += words.scales(free)
     found += (Claim("half", 0, Span(*half.span())) for half in words.half.finditer(free))
     if negation := words.negation.search(text):
         found.append(Claim("negation", 0, Span(*negation.span())))
@@ -84,9 +85,12 @@ def lost(
     has = words.inventory(output)
     if any(claim.kind == "half" for claim in claims):
         has["half", 0] += len(_HALF_IN_DIGITS.findall(output)) - len(_HALF_IN_DIGITS.findall(source))
+    has_scale = any(kind == "scale" for kind, _ in has)  # otherwise it may be written in digits
     result = []
     for claim in claims:
         key = claim.kind, claim.value
+        if claim.kind == "scale" and not has_scale:
+            continue
         if claim.kind == "name":
             if _is_misspelt(str(claim.value), source, output, tokens):
                 result.append(claim)
@@ -139,6 +143,7 @@ class _Words:
         self._number = re.compile(rf"{number}(?:{numbers['endings']})\b", re.IGNORECASE)
         self._number_in_word = re.compile(number, re.IGNORECASE)  # "two" in "zweijährig"
         self._also = [(re.compile(rf"\b(?:{word})\b", re.IGNORECASE), n) for word, n in numbers["also"].items()]
+        self._scales = [(re.compile(rf"\b(?:{word})\b", re.IGNORECASE), n) for word, n in numbers["scales"].items()]
         self.half = re.compile(rf"\b(?:{numbers['half']})\b", re.IGNORECASE)
         hour = rf"(?P<hour>{_any_of([*below_20][:12])}|\d{{1,2}})"
         self._times = [
@@ -152,7 +157,7 @@ class _Words:
 
     def inventory(self, output: str) -> Counter[tuple[Kind, int | str]]:
         """How often an output states what, in words or in digits, and with words that may mean it."""
-        found = [*self.times(output), *self.numbers(output, in_words=True)]
+        found = [*self.times(output), *self.numbers(output, in_words=True), *self.scales(output)]
         has: Counter[tuple[Kind, int | str]] = Counter((claim.kind, claim.value) for claim in found)
         for words, value in self._also:
             has["number", value] += len(words.findall(output))
@@ -173,6 +178,11 @@ class _Words:
                 hour = time["hour"]
                 value = 60 * (int(hour) if hour.isdigit() else self._value(hour)) + minutes
                 yield Claim("time", value % _HALF_DAY, Span(*time.span()))
+
+    def scales(self, text: str) -> Iterator[Claim]:
+        """Words for powers of a thousand from a million on, which are false friends: a billion has 9 or 12 zeros."""
+        for words, exponent in self._scales:
+            yield from (Claim("scale", exponent, Span(*scale.span())) for scale in words.finditer(text))
 
     def numbers(self, text: str, *, in_words: bool = False) -> Iterator[Claim]:
         """Numbers in words except one, which is an article in many languages; with `in_words`, at their beginnings."""

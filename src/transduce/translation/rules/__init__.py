@@ -19,7 +19,8 @@ are written, or in capitals):
 
 - `numbers` and `negation`: what translation/checks.py looks for in a source, and in its output.
   - `from_one`, `tens`, `others`: words of numbers, as patterns; `joints` are between the words of one number, `endings`
-    after it. `also`: words that may stand for a number in an output. `half`: words for a half.
+    after it. `also`: words that may stand for a number in an output. `half`: words for a half. `scales`: words for a
+    million and more, with the number of their zeros.
   - `times`: patterns of times, in which HOUR is a number up to twelve, with the minutes that are added to the hour.
     `before_time`: what must be before a time in a source; `between_times`: words before and between several that may
     share a unit; `after_duration`: what may follow two times only if they are durations.
