@@ -77,8 +77,8 @@ def digest(path: Path) -> str:
 
 
 def write_manifest(folder: Path) -> None:
-    """Write the sha256 of every file in a folder to its manifest."""
-    digests = {path.name: digest(path) for path in sorted(folder.iterdir())}
+    """Write the sha256 of every other file in a folder to its manifest, which a killed process may have left there."""
+    digests = {path.name: digest(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST}
     (folder / MANIFEST).write_text(_layout(digests), encoding="utf-8")
 
 

@@ -185,6 +185,24 @@ def test_preparing_goes_on_where_it_was_interrupted(
     assert [path.name for path in cache.iterdir()] == [rest.train.folder.name]
 
 
+def test_a_process_that_is_killed_before_the_folder_gets_its_name_is_no_obstacle(
+    tmp_path: Path, toy_pairs: list[Pair], encode_here: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path, toy_pairs)
+
+    def killed(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "flush_folder", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(data)
+    resumed, logged = run(data)
+    assert any("which was interrupted" in line for line in logged)
+    again, _ = run(data)
+    assert texts(again) == texts(resumed)
+
+
 def test_a_second_process_waits_for_the_first(tmp_path: Path, toy_pairs: list[Pair], encode_here: object) -> None:
     data, started, results = corpus(tmp_path, toy_pairs), threading.Event(), []
 
