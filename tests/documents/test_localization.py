@@ -47,9 +47,9 @@ def test_another_library_reads_the_translated_catalogue(name: str) -> None:
             assert str(new.target) == str(old.target)
         else:
             assert new.target.strings if new.hasplural() else str(new.target)
-            sources = [str(one) for one in old.source.strings] if old.hasplural() else [str(old.source)]
-            targets = [str(one) for one in new.target.strings] if old.hasplural() else [str(new.target)]
-            assert [re.sub("</?B>|%D", lambda tag: tag[0].lower(), one.upper()) for one in sources] == targets
+            sources = [str(form) for form in old.source.strings] if old.hasplural() else [str(old.source)]
+            targets = [str(form) for form in new.target.strings] if old.hasplural() else [str(new.target)]
+            assert [re.sub("</?B>|%D", lambda tag: tag[0].lower(), text.upper()) for text in sources] == targets
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith((".xliff", ".tmx"))])

@@ -44,8 +44,8 @@ def info(model: ModelOption = None, as_json: JsonOption = False) -> None:
         print(wrapped(one_line(line)))
     for name in table:
         if name.startswith("data: ") and isinstance(table[name], list):
-            unique = [entry for number, entry in enumerate(table[name]) if entry not in table[name][:number]]
-            count = len(set(chain.from_iterable(unique)))
+            unique = [list(entry) for entry in dict.fromkeys(map(tuple, table[name]))]
+            count = len({*chain.from_iterable(unique)})
             table[name] = unique if count <= _MOST_FILES else f"{count} files (named by --json)"
     width = max(map(len, table))
     for name, value in table.items():

@@ -168,8 +168,9 @@ def _counting_unit(text: str, number: str, write: Callable[[str], str]) -> Unit 
     if len(counts) != 1 or any(map(str.isdecimal, _COUNT.sub("", text))):
         return None
     (count,) = counts
-    units = [_unit(text[: count.start()] + number + text[count.end() :], str), _unit(text, str)]
-    with_number, plain = (unit for unit in units if unit)
+    with_number, plain = _unit(text[: count.start()] + number + text[count.end() :], str), _unit(text, str)
+    assert with_number  # a word follows the placeholder
+    assert plain
 
     def choose(outputs: list[str]) -> str:
         size = len(with_number.texts)

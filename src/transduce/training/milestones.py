@@ -242,10 +242,9 @@ class Milestones:
         """
         before = next((record for record in self.run.metrics.of("valid") if record["step"] == 0), {})
         comparable = self.validation.processes.of_main(bool(before) and self._is_comparable(before))
-        before, now = (
-            before if comparable else {name: before[name] for name in measured if name in before},
-            dict(scores),
-        )
+        if not comparable:
+            before = {name: before[name] for name in measured if name in before}
+        now = dict(scores)
         if comparable and self.task.searches and search != _GREEDY:
             scored = self.task.score(model, self.validation, _GREEDY)
             now |= {f"valid_{name.lower()}": value for name, value in self._named(scored).items()} if scored else {}
