@@ -17,7 +17,7 @@ from transduce.fast.kernels.float8 import Float8Output, Sites, suits_float8
 from transduce.nn.loss import capped_terms, chunked_loss
 from transduce.tokenizers.tokenizer import PAD
 
-_BLOCK = 8192
+_BLOCK = 2048
 _LOGITS_AT_ONCE = 1 << 30
 
 
@@ -63,7 +63,7 @@ def smoothed_terms(logits_MV: Tensor, labels_M: Tensor, smoothing: float, pad: i
     terms_M2 = torch.empty(M, 2, dtype=torch.float32, device=logits_MV.device)
     _cross_entropy[(M,)](
         logits_MV, labels_M, terms_M2, V, logits_MV.stride(0), smoothing,
-        PAD=pad, BLOCK=min(_BLOCK, triton.next_power_of_2(V)), num_warps=16,
+        PAD=pad, BLOCK=min(_BLOCK, triton.next_power_of_2(V)), num_warps=4,
     )  # fmt: skip
     return terms_M2.sum(0), logits_MV
 
