@@ -5,6 +5,7 @@ rounding; what bfloat16 adds is measured by `benchmarks/train_gpu.py`.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -87,50 +88,46 @@ def test_linear_activation(activation: str, bias: bool, N: int) -> None:
 
 @pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
 @pytest.mark.parametrize("rms", [False, True])
-def test_pre_norm(N: int, D: int, rms: bool) -> None:
-    from transduce.fast.kernels.pre_norm import PreNorm
+@pytest.mark.parametrize(
+    ("adds", "bias", "p"), [(False, False, 0.0), (True, False, 0.0), (True, True, 0.0), (True, True, 0.3)]
+)
+def test_add_then_norm(N: int, D: int, rms: bool, adds: bool, bias: bool, p: float) -> None:
+    from transduce.fast.kernels.pre_norm import AddThenNorm
 
-    inputs = [draw(N, D, seed=1), draw(D, seed=2), draw(D, seed=3)][: 2 if rms else 3]
-    probes = draw(N, D, seed=4), draw(N, D, seed=5)
+    inputs = [draw(N, D, seed=1), *([draw(1, N, D, seed=2)] if adds else []), *([draw(D, seed=3)] if bias else [])]
+    inputs += [draw(D, seed=4), *([] if rms else [draw(D, seed=5)])]
     given, plain = leaves(*inputs), leaves(*inputs)
-    y, x = PreNorm.apply(*given, *([None] if rms else []), 1e-5)  # type: ignore[no-untyped-call]
-    assert torch.equal(x, given[0])
-    expected = F.rms_norm(plain[0], (D,), plain[1], 1e-5) if rms else F.layer_norm(plain[0], (D,), *plain[1:])
-    close(y, expected)
-    gradients = torch.autograd.grad((y, x), given, probes)
-    for found, wanted in zip(gradients, torch.autograd.grad((expected, plain[0]), plain, probes), strict=True):
+
+    def arguments(tensors: list[Tensor]) -> Iterator[Tensor | None]:
+        """x, the sub-layer's output, bias, gain and shift, of which some are None."""
+        rest = iter(tensors)
+        yield from (next(rest) if exists else None for exists in (True, adds, bias, True, not rms))
+
+    y, total = AddThenNorm.apply(*arguments(given), p, 1e-5)  # type: ignore[no-untyped-call]
+    probes = draw(N, D, seed=6), draw(N, D, seed=7)
+    gradients = torch.autograd.grad((y, total), given, probes)
+    x, sublayer, offset, gain, shift = arguments(plain)
+    assert x is not None
+    assert gain is not None
+    expected = x
+    if sublayer is not None:
+        kept = (gradients[1][0] != 0) / (1 - p)
+        expected = x + (sublayer[0] if offset is None else sublayer[0] + offset) * kept
+        assert p == 0 or not kept.all() or N * D < 20
+    close(total, expected)
+    normed = F.rms_norm(expected, (D,), gain, 1e-5) if rms else F.layer_norm(expected, (D,), gain, shift)
+    close(y, normed)
+    for found, wanted in zip(gradients, torch.autograd.grad((normed, expected), plain, probes), strict=True):
         close(found, wanted, 1e-4)
 
 
-@pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
-@pytest.mark.parametrize("rms", [False, True])
-@pytest.mark.parametrize("adds_bias", [False, True])
-def test_add_then_norm(N: int, D: int, rms: bool, adds_bias: bool) -> None:
-    from transduce.fast.kernels.pre_norm import add_then_norm
+def test_add_then_norm_of_several_terms() -> None:
+    from transduce.fast.kernels.pre_norm import AddThenNorm
 
-    x, sublayer, gain, shift = draw(N, D, seed=1), draw(N, D, seed=2), draw(D, seed=3), draw(D, seed=4)
-    bias = draw(D, seed=5) if adds_bias else None
-    y, total = add_then_norm(x, sublayer, bias, gain, None if rms else shift, 1e-5)
-    close(total, x + sublayer if bias is None else x + sublayer + bias)
-    close(y, F.rms_norm(total, (D,), gain, 1e-5) if rms else F.layer_norm(total, (D,), gain, shift))
-
-
-@pytest.mark.parametrize(("N", "D"), [(1, 8), (7, 24), (33, 64)])
-@pytest.mark.parametrize("p", [0.0, 0.3])
-@pytest.mark.parametrize("bias", [False, True])
-def test_add_residual(N: int, D: int, p: float, bias: bool) -> None:
-    from transduce.fast.kernels.pre_norm import AddResidual
-
-    inputs = [draw(N, D, seed=1), draw(N, D, seed=2), draw(D, seed=3)][: 3 if bias else 2]
-    given, plain = leaves(*inputs), leaves(*inputs)
-    y = AddResidual.apply(*given, *([] if bias else [None]), p)  # type: ignore[no-untyped-call]
-    probe = draw(N, D, seed=4)
-    gradients = torch.autograd.grad(y, given, probe)
-    kept = (gradients[1] != 0) / (1 - p)
-    expected = plain[0] + (plain[1] + (plain[2] if bias else 0)) * kept
-    close(y, expected)
-    for found, wanted in zip(gradients, torch.autograd.grad(expected, plain, probe), strict=True):
-        close(found, wanted, 1e-4)
+    x, terms, gain, shift = draw(7, 24, seed=1), draw(3, 7, 24, seed=2), draw(24, seed=3), draw(24, seed=4)
+    y, total = AddThenNorm.apply(x, terms, None, gain, shift, 0.0, 1e-5)  # type: ignore[no-untyped-call]
+    close(total, x + terms.sum(0))
+    close(y, F.layer_norm(total, (24,), gain, shift))
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3])
@@ -183,6 +180,18 @@ def test_few_rows_linear(R: int, D: int, F_: int, bias: bool, activation: str) -
     linear = F.linear(x, weight, offset)
     expected = linear if activation == "none" else activate(linear, activation)
     close(few_rows_linear(x, weight, offset, activation), expected, 1e-5)
+
+
+@pytest.mark.parametrize(("R", "D", "F_", "parts"), [(5, 24, 40, 1), (3, 1024, 20, 4), (70, 700, 64, 2)])
+def test_few_rows_parts(R: int, D: int, F_: int, parts: int) -> None:
+    from transduce.fast.kernels.few_rows import few_rows_parts
+
+    x, weight = draw(R, D, seed=1), draw(F_, D, seed=2) * D**-0.5
+    terms = few_rows_parts(x, weight)
+    assert terms.shape[1:] == (R, F_)
+    if DEVICE == "cpu":
+        assert len(terms) == parts
+    close(terms.sum(0), x @ weight.T, 1e-5)
 
 
 # Loss and optimizer

@@ -32,11 +32,17 @@ def norm_sizes(D: int) -> dict[str, int]:
 
 
 @triton.jit
+def start_next(EARLY: tl.constexpr):
+    """Let the next kernel start; until it waits for its inputs, it may read only what older steps have written."""
+    if EARLY:
+        gdc_launch_dependents()
+
+
+@triton.jit
 def wait_for_inputs(EARLY: tl.constexpr):
-    """Wait until the kernel before this one has written its outputs, and let the next one start."""
+    """Wait until all kernels before this one have written their outputs."""
     if EARLY:
         gdc_wait()
-        gdc_launch_dependents()
 
 
 @triton.jit

@@ -31,10 +31,10 @@ if HAS_TRITON:
     from transduce.fast.kernels.add_norm import AddNorm
     from transduce.fast.kernels.cross_entropy import smoothed_cross_entropy
     from transduce.fast.kernels.embed import Embed
-    from transduce.fast.kernels.few_rows import few_rows_linear, suits
+    from transduce.fast.kernels.few_rows import few_rows_linear, few_rows_parts, suits
     from transduce.fast.kernels.float8 import Float8FeedForward, Float8Linear, Float8Scales, Sites, suits_float8
     from transduce.fast.kernels.linear import LinearRelu
-    from transduce.fast.kernels.pre_norm import AddResidual, PreNorm, add_then_norm
+    from transduce.fast.kernels.pre_norm import AddThenNorm
     from transduce.fast.kernels.rotary import RotateHeads
 
 
@@ -60,7 +60,7 @@ def fuse(model: Model) -> None:
         if isinstance(module, EncoderLayer | DecoderLayer):
             for residual, sublayer in connections(module):
                 last = last_projection(sublayer)
-                if last is not None and last.bias is not None and residual.adds_bias:
+                if last is not None and (last.bias is None or residual.adds_bias):
                     last.__class__ = LinearWithoutBias
     for name in ("encoder_norm", "decoder_norm"):
         if norm := getattr(model, name, None):
@@ -86,11 +86,29 @@ def fits(model: Model) -> bool:
 
 @dataclass(frozen=True)
 class PendingSum:
-    """The terms of a residual connection, which the kernel of the next norm adds; without gradients only."""
+    """A residual connection whose terms the kernel of the next norm adds."""
 
     shortcut_ND: Tensor
-    sublayer_ND: Tensor
-    bias_D: Tensor | None
+    sublayer_PND: Tensor | None = None
+    """The sub-layer's output as terms whose sum it is."""
+    bias_D: Tensor | None = None
+    p: float = 0.0
+    """The dropout of the sub-layer's output."""
+
+    def then_norm(self, norm: nn.LayerNorm | nn.RMSNorm) -> tuple[Tensor, Tensor]:
+        """The norm of the sum, and the sum."""
+        assert norm.eps is not None  # only RMSNorm would allow it
+        shift_D = norm.bias if isinstance(norm, nn.LayerNorm) else None
+        terms = self.shortcut_ND, self.sublayer_PND, self.bias_D
+        normed_ND, sum_ND = AddThenNorm.apply(*terms, norm.weight, shift_D, self.p, norm.eps)
+        return normed_ND, sum_ND
+
+    def sum(self) -> Tensor:
+        """The sum itself."""
+        if self.sublayer_PND is None:
+            return self.shortcut_ND
+        sublayer_ND = self.sublayer_PND.sum(0)
+        return self.shortcut_ND + F.dropout(sublayer_ND if self.bias_D is None else sublayer_ND + self.bias_D, self.p)
 
 
 Branches = tuple[Tensor, Tensor] | PendingSum
@@ -102,10 +120,12 @@ def _branches(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def _vectors(x: Tensor | Branches) -> Tensor:
-    if isinstance(x, PendingSum):
-        sum_ND = x.shortcut_ND + x.sublayer_ND
-        return sum_ND if x.bias_D is None else sum_ND + x.bias_D
-    return _branches(x)[0]
+    return x.sum() if isinstance(x, PendingSum) else _branches(x)[0]
+
+
+def _terms(sublayer: Tensor) -> Tensor:
+    """The output of a sub-layer as terms (P, N, D) whose sum it is."""
+    return sublayer if sublayer.dim() == 3 else sublayer[None]
 
 
 class FusedLinear(Linear):
@@ -124,12 +144,14 @@ class FusedLinear(Linear):
 
 
 class LinearWithoutBias(FusedLinear):
-    """The last projection of a sub-layer: the residual connection around it adds the bias."""
+    """The last projection of a sub-layer: the residual connection around it adds the bias, and terms of few rows."""
 
     def forward(self, x_ND: Tensor) -> Tensor:
         if self.float8 is not None and torch.is_grad_enabled():
             return Float8Linear.apply(x_ND, self.weight, None, self.float8)
-        return few_rows_linear(x_ND, self.weight) if suits(x_ND, self.weight) else F.linear(x_ND, self.weight)
+        if not self.training and suits(x_ND, self.weight):
+            return few_rows_parts(x_ND, self.weight)
+        return F.linear(x_ND, self.weight)
 
 
 class FusedFeedForward(FeedForward):
@@ -204,27 +226,16 @@ class FusedResidual(Residual):
         bias_D = last.bias if isinstance(last, LinearWithoutBias) else None
         p = self.dropout.p if self.training else 0.0
         if self.norm_first:
-            return self._norm_first(x, sublayer, args, bias_D, p)
+            pending = x if isinstance(x, PendingSum) else PendingSum(_branches(x)[0])
+            normed_ND, x_ND = pending.then_norm(self.norm)
+            return PendingSum(x_ND, _terms(sublayer(normed_ND, *args)), bias_D, p)
         x_ND, shortcut_ND = _branches(x)
         sublayer_ND, norm = sublayer(x_ND, *args), self.norm
         if not torch.is_grad_enabled() and not self.training:
-            return add_then_norm(shortcut_ND, sublayer_ND, bias_D, *_norm_parameters(norm))[0]
+            return PendingSum(shortcut_ND, _terms(sublayer_ND), bias_D).then_norm(norm)[0]
         if bias_D is not None:
             return AddNorm.apply(shortcut_ND, sublayer_ND, bias_D, norm.weight, norm.bias, p, norm.eps)
         return norm(shortcut_ND + self.dropout(sublayer_ND))
-
-    def _norm_first(
-        self, x: Any, sublayer: Callable[..., Tensor], args: tuple[Any, ...], bias_D: Tensor | None, p: float
-    ) -> Any:
-        gain_D, shift_D, epsilon = _norm_parameters(self.norm)
-        if isinstance(x, PendingSum):
-            normed_ND, x_ND = add_then_norm(x.shortcut_ND, x.sublayer_ND, x.bias_D, gain_D, shift_D, epsilon)
-        else:
-            normed_ND, x_ND = PreNorm.apply(_branches(x)[0], gain_D, shift_D, epsilon)
-        sublayer_ND = sublayer(normed_ND, *args)
-        if not torch.is_grad_enabled() and not self.training:
-            return PendingSum(x_ND, sublayer_ND, bias_D)
-        return AddResidual.apply(x_ND, sublayer_ND, bias_D, p)
 
 
 class FinalLayerNorm(LayerNorm):
@@ -249,14 +260,7 @@ class FinalVectors(nn.Identity):
 
 
 def _final_norm(norm: nn.LayerNorm | nn.RMSNorm, x: Any, plain: Callable[[Tensor], Tensor]) -> Tensor:
-    if isinstance(x, PendingSum):
-        return add_then_norm(x.shortcut_ND, x.sublayer_ND, x.bias_D, *_norm_parameters(norm))[0]
-    return plain(_vectors(x))
-
-
-def _norm_parameters(norm: nn.LayerNorm | nn.RMSNorm) -> tuple[Tensor, Tensor | None, float]:
-    assert norm.eps is not None  # only RMSNorm would allow it
-    return norm.weight, norm.bias if isinstance(norm, nn.LayerNorm) else None, norm.eps
+    return x.then_norm(norm)[0] if isinstance(x, PendingSum) else plain(_vectors(x))
 
 
 _ATTENTION: dict[type[nn.Module], type[nn.Module]] = {
