@@ -29,3 +29,8 @@ def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     """Copy an array to the device; on a GPU without waiting for the copy."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def staging(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Integers on the CPU, to be filled, whose copy to the device nobody waits for (`non_blocking=True`)."""
+    return torch.empty(shape, dtype=torch.int32, pin_memory=device.type == "cuda")

@@ -6,7 +6,8 @@ copied when hypotheses change rows: position p of hypothesis r is stored in row 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,32 +17,34 @@ from torch import Tensor
 from transduce.fast.gpu.beam_kernels import advance, project, start_slots
 from transduce.fast.kernels.common import early
 from transduce.fast.limits import ANY, ANY_BUT_END
-from transduce.nn.device import send
+from transduce.nn.device import send, staging
 from transduce.search.decoder import Hypothesis
 from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 
 _PART = 128
 """Tokens in a part of the vocabulary."""
-_FEW_ROWS, _TILES = 64, ((64, 4, 4), (128, 8, 3))
-"""Rows of a tile of logits with so few rows at most and with more, and its numbers of warps and of stages."""
-_FIELDS = 5
+_TILES = ((64, (64, 4, 4)), (1024, (128, 8, 3)), (1 << 31, (128, 4, 3)))
+"""Up to how many rows a tile of logits has which rows, warps and stages: the fastest on an H200."""
+_FIELDS = 7
 """Numbers of an entry before its forced tokens."""
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A sentence that is assigned to a slot."""
 
+    slot: int
+    source_length: int
     job_id: int
     """Positive, and different from that of every other sentence."""
     limit: int
     """Maximum number of output tokens."""
-    prefix: Sequence[int]
-    """Forced prefix: the tokens the output must begin with."""
-    symbols: range
-    """Reserved symbols: `Job.reserved`."""
+    first_symbol: int
+    symbols: int
+    """The number of reserved symbols: `Job.reserved`."""
     missing: int
     """Those of them that the output must contain, as bits."""
+    prefix: Sequence[int]
+    """Forced prefix: the tokens the output must begin with."""
 
 
 class SlotBeam:
@@ -57,8 +60,10 @@ class SlotBeam:
             return torch.zeros(shape, dtype=dtype, device=device)
 
         self.slots, self.beam, self.positions, self.vocab_size = slots, beam, positions, vocab_size
-        self.job_id_S, self.done_S, self.limit_S = zeros(S), zeros(S), zeros(S)
-        """The job in each slot, 0 if empty; the job that finished there last; the maximum number of output tokens."""
+        self.source_length_S, self.job_id_S, self.limit_S = zeros(S), zeros(S), zeros(S)
+        """The length of the source in each slot; the job, 0 if empty; the maximum number of output tokens."""
+        self.done_S = torch.zeros(S, dtype=torch.int32, pin_memory=device.type == "cuda")
+        """The job that finished last in each slot; in memory that the CPU reads while the GPU writes it."""
         self.position_R = zeros(R)
         """Number of tokens generated, the same in all rows of a slot."""
         self.forced_SP = zeros(S, positions)
@@ -69,31 +74,30 @@ class SlotBeam:
         self.ancestor_RP = zeros(R, positions, dtype=torch.uint8)
         self.alive_R = zeros(R, dtype=torch.float32)
         """Log-probabilities of the unfinished hypotheses."""
-        self.finished_RP, self.finished_length_R = zeros(R, positions), zeros(R)
-        """Tokens and lengths of the best finished hypotheses, unsorted."""
-        self.finished_log_prob_R, self.finished_score_R = (zeros(R, dtype=torch.float32) for _ in range(2))
+        self.finished_XR = zeros(positions + 3, R)
+        """The best finished hypotheses, unsorted; see `_parts`."""
         self.alpha_1, self.nbest_1 = zeros(1, dtype=torch.float32), zeros(1)
         self.begin, self.min_length = begin, 0
         """Minimum number of output tokens of the sentences that enter."""
         parts = -(-vocab_size // _PART)
         self._best_RX, self._log_total_RX = (zeros(R, parts, dtype=torch.float32) for _ in range(2))
 
-    def enter(self, slot_A: Tensor, entries: Sequence[Entry]) -> None:
-        """Start these sentences in these slots."""
-        table_A = np.full((len(entries), _FIELDS + self.positions), ANY, dtype=np.int32)  # fields, then forced tokens
+    def enter(self, entries: Sequence[Entry]) -> None:
+        """Start these sentences."""
+        staged = staging((len(entries), _FIELDS + self.positions), self.token_R.device)
+        table_A = staged.numpy()  # fields, then forced tokens
+        table_A.fill(ANY)
         table_A[:, _FIELDS : _FIELDS + self.begin + self.min_length] = ANY_BUT_END
-        table_A[:, :_FIELDS] = [
-            (entry.job_id, entry.limit, entry.symbols.start, len(entry.symbols), entry.missing) for entry in entries
-        ]
-        table_A[np.arange(len(entries)), _FIELDS + table_A[:, 1]] = EOS
-        for row, entry in zip(table_A, entries, strict=True):
+        table_A[:, :_FIELDS] = [entry[:_FIELDS] for entry in entries]
+        table_A[np.arange(len(entries)), _FIELDS + table_A[:, 3]] = EOS
+        for number, entry in enumerate(entries):
             if entry.prefix:
-                row[_FIELDS : _FIELDS + len(entry.prefix)] = entry.prefix
+                table_A[number, _FIELDS : _FIELDS + len(entry.prefix)] = entry.prefix
         start_slots[(len(entries),)](
-            send(table_A, self.token_R.device), slot_A, self.job_id_S, self.limit_S, self.position_R,
-            self.forced_SP, self.symbols_S2, self.missing_R, self.token_R, self.alive_R, self.finished_score_R,
-            self.positions, FIELDS=_FIELDS, BOS=BOS, W=self.beam, W2=triton.next_power_of_2(self.beam),
-            P2=triton.next_power_of_2(self.positions),
+            staged.to(self.token_R.device, non_blocking=True), self.source_length_S, self.job_id_S, self.limit_S,
+            self.position_R, self.forced_SP, self.symbols_S2, self.missing_R, self.token_R, self.alive_R,
+            _parts(self.finished_XR)[3], self.positions, FIELDS=_FIELDS, BOS=BOS, W=self.beam,
+            W2=triton.next_power_of_2(self.beam), P2=triton.next_power_of_2(self.positions),
         )  # fmt: skip
 
     def begin_after(self, slot_A: Tensor, prompts: Sequence[Sequence[int]]) -> None:
@@ -120,42 +124,44 @@ class SlotBeam:
         (R, X), D, W, V = self._best_RX.shape, hidden_RD.shape[1], self.beam, self.vocab_size
         C = 2 * W if W > 1 else 1  # at most W of 2W end with the end marker, so at least W alive ones remain
         stride = -(-V // 16) * 16  # Triton loads several numbers at once where addresses are multiples of 16
-        logits_RV = torch.empty(R, stride, dtype=torch.float32, device=hidden_RD.device)
-        tile, warps, stages = _TILES[R > _FEW_ROWS]
-        project[(triton.cdiv(V, 2 * _PART) * 2 * triton.cdiv(R, tile),)](
-            hidden_RD.contiguous(), weight_VD, weight_VD if bias_V is None else bias_V, logits_RV, self._best_RX,
-            self._log_total_RX, R, V, stride, X, BIAS=bias_V is not None, D=D, ROWS=tile, COLUMNS=_PART, PART=_PART,
-            BLOCK=min(128 // weight_VD.element_size(), max(16, triton.next_power_of_2(D))), num_warps=warps,
-            num_stages=stages, **early(hidden_RD.device),
+        is_float32 = hidden_RD.dtype == torch.float32
+        below_RV = hidden_RD.new_empty(R, stride, dtype=torch.float32 if is_float32 else torch.float16)
+        tile, warps, stages = next(sizes for most, sizes in _TILES if most >= R)
+        block = min(128 // weight_VD.element_size(), max(16, triton.next_power_of_2(D)))
+        project[(triton.cdiv(X, 2) * 2 * triton.cdiv(R, tile),)](
+            hidden_RD.contiguous(), weight_VD, weight_VD if bias_V is None else bias_V, below_RV, self._best_RX,
+            self._log_total_RX, R, V, stride, X, BIAS=bias_V is not None, D=D, ROWS=tile, PART=_PART, BLOCK=block,
+            num_warps=warps, num_stages=stages, **early(hidden_RD.device),
         )  # fmt: skip
         markers = {"PAD": PAD, "UNK": UNK, "BOS": BOS, "EOS": EOS, "ANY_BUT_END": ANY_BUT_END}
         advance[(self.slots,)](
-            logits_RV, self._best_RX, self._log_total_RX, self.job_id_S, self.done_S, self.position_R, self.limit_S,
+            below_RV, self._best_RX, self._log_total_RX, self.job_id_S, self.done_S, self.position_R, self.limit_S,
             self.forced_SP, self.symbols_S2, self.missing_R, self.token_R, self.generated_RP, self.ancestor_RP,
-            self.alive_R, self.finished_RP, self.finished_length_R, self.finished_log_prob_R, self.finished_score_R,
-            self.alpha_1, self.nbest_1, V, stride, X, self.positions, W=W, PART=_PART,
-            W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C), X2=triton.next_power_of_2(X),
-            P2=triton.next_power_of_2(self.positions), BEGIN=self.begin, num_warps=4, **markers,
-            **early(hidden_RD.device),
+            self.alive_R, *_parts(self.finished_XR), self.alpha_1, self.nbest_1, V, stride, X, self.positions,
+            W=W, PART=_PART, W2=triton.next_power_of_2(W), C=C, C2=triton.next_power_of_2(C),
+            X2=triton.next_power_of_2(X), P2=triton.next_power_of_2(self.positions), BEGIN=self.begin, num_warps=4,
+            **markers, **early(hidden_RD.device),
         )  # fmt: skip
 
-    def finished(self, slots: Sequence[int]) -> list[Tensor]:
-        """Finished hypotheses of these slots, on the device: tokens, lengths, log-probabilities, scores."""
-        slot_A, W = send(np.array(slots), self.token_R.device), self.beam
-        tables = (self.finished_RP, self.finished_length_R, self.finished_log_prob_R, self.finished_score_R)
-        return [x.view(self.slots, W, *x.shape[1:]).index_select(0, slot_A) for x in tables]
+
+def _parts(finished_XR: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tokens (R, P), lengths, log-probabilities and scores (R) of finished hypotheses, which are in one tensor."""
+    R, (log_prob_R, score_R) = finished_XR.shape[1], finished_XR[-2:].view(torch.float32)
+    return finished_XR[:-3].view(R, -1), finished_XR[-3], log_prob_R, score_R
 
 
-def hypotheses(finished: Sequence[Tensor], nbest: int, begin: int = 0) -> list[list[Hypothesis]]:
-    """The best hypotheses of each slot, without their first `begin` tokens, from `SlotBeam.finished` on the CPU."""
-    tokens_AWP, length_AW, log_prob_AW, score_AW = (x.numpy() for x in finished)
-    order_AW = np.argsort(-score_AW, axis=1, kind="stable")[:, :nbest]
-    rows = (np.arange(len(order_AW))[:, None] * score_AW.shape[1] + order_AW).reshape(-1)
-    length_N, log_prob_N, score_N = (x.reshape(-1)[rows].tolist() for x in (length_AW, log_prob_AW, score_AW))
-    tokens_N = tokens_AWP.reshape(len(score_AW) * score_AW.shape[1], -1)[rows, : max(length_N)].tolist()
-    found = [
-        Hypothesis(tokens[begin:length], log_prob, score)
-        for tokens, length, log_prob, score in zip(tokens_N, length_N, log_prob_N, score_N, strict=True)
-    ]
-    most, count_A = order_AW.shape[1], np.isfinite(score_AW).sum(axis=1).tolist()  # -inf, where none is, is last
-    return [found[i * most : i * most + min(count, most)] for i, count in enumerate(count_A)]
+def hypotheses(
+    finished_XR: Tensor, slots: Sequence[int], beam: int, nbest: int, begin: int = 0
+) -> list[list[Hypothesis]]:
+    """The best hypotheses of these slots, without their first `begin` tokens; `finished_XR` is on the CPU."""
+    row_AW = np.array(slots)[:, None] * beam + np.arange(beam)
+    token_RP, length_R, log_prob_R, score_R = (x.numpy() for x in _parts(finished_XR))
+    order_AW = np.argsort(-score_R[row_AW], axis=1, kind="stable")[:, :nbest]
+    best_AN = np.take_along_axis(row_AW, order_AW, axis=1)
+    count_A = np.isfinite(score_R[best_AN]).sum(axis=1).tolist()  # -inf, where none is, is last
+    best_N = best_AN.reshape(-1)
+    length_N, log_prob_N, score_N = (x[best_N].tolist() for x in (length_R, log_prob_R, score_R))
+    tokens_N = token_RP[best_N, : max(length_N)].tolist()
+    outputs = (tokens[begin:length] for tokens, length in zip(tokens_N, length_N, strict=True))
+    found = map(Hypothesis, outputs, log_prob_N, score_N)
+    return [list(islice(found, best_AN.shape[1]))[:count] for count in count_A]

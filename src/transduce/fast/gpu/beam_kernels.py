@@ -2,30 +2,32 @@
 
 `start_slots` initialises slots. A step is two kernels. The C best extensions of a slot are in the C parts of the
 vocabulary, counted per row, whose best tokens are best. So `project` reduces each part to two numbers while it computes
-the logits, and `advance` reads only those of the C best parts.
+the logits, and `advance` reads only those of the C best parts. Logits are stored as their distance to the best one of
+their part, so that rounding them to half precision changes the best ones least.
 """
 
 import triton
 import triton.language as tl
 
-from transduce.fast.kernels.common import wait_for_inputs
+from transduce.fast.kernels.common import start_next, wait_for_inputs
 
 
 @triton.jit
 def start_slots(
-    entry_A, slot_A, job_id_S, limit_S, position_R, forced_SP, symbols_S2, missing_R, token_R, alive_R,
+    entry_A, source_length_S, job_id_S, limit_S, position_R, forced_SP, symbols_S2, missing_R, token_R, alive_R,
     finished_score_R, positions,
     FIELDS: tl.constexpr, W: tl.constexpr, W2: tl.constexpr, P2: tl.constexpr, BOS: tl.constexpr,
 ):  # fmt: skip
     """Initialise a slot with one empty hypothesis."""
     entry = entry_A + tl.program_id(0) * (positions + FIELDS)
-    slot, row, position = tl.load(slot_A + tl.program_id(0)), tl.arange(0, W2), tl.arange(0, P2)
+    slot, row, position = tl.load(entry), tl.arange(0, W2), tl.arange(0, P2)
     rows = slot * W + row
-    tl.store(job_id_S + slot, tl.load(entry))
-    tl.store(limit_S + slot, tl.load(entry + 1))
-    tl.store(symbols_S2 + slot * 2, tl.load(entry + 2))
-    tl.store(symbols_S2 + slot * 2 + 1, tl.load(entry + 3))
-    tl.store(missing_R + rows, row * 0 + tl.load(entry + 4), mask=row < W)
+    tl.store(source_length_S + slot, tl.load(entry + 1))
+    tl.store(job_id_S + slot, tl.load(entry + 2))
+    tl.store(limit_S + slot, tl.load(entry + 3))
+    tl.store(symbols_S2 + slot * 2, tl.load(entry + 4))
+    tl.store(symbols_S2 + slot * 2 + 1, tl.load(entry + 5))
+    tl.store(missing_R + rows, row * 0 + tl.load(entry + 6), mask=row < W)
     forced = tl.load(entry + FIELDS + position, mask=position < positions, other=0)
     tl.store(forced_SP + slot * positions + position, forced, mask=position < positions)
     tl.store(position_R + rows, row * 0, mask=row < W)
@@ -65,21 +67,22 @@ def _is_allowed(
 
 @triton.jit
 def project(
-    hidden_RD, weight_VD, bias_V, logits_RV, best_RX, log_total_RX, rows_in_all, vocab_size, stride, parts,
-    BIAS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
-    PART: tl.constexpr, EARLY: tl.constexpr,
+    hidden_RD, weight_VD, bias_V, below_RV, best_RX, log_total_RX, rows_in_all, vocab_size, stride, parts,
+    BIAS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, PART: tl.constexpr, BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
-    """The logits of a tile, and for each part of its rows the best logit and the log of the sum of exponentials."""
-    wait_for_inputs(EARLY)
-    tiles = tl.cdiv(rows_in_all, ROWS)  # of two groups of tokens, whose weights stay in the cache
+    """For a part of some rows: the best logit, the log of the sum of exponentials, how far each logit is below."""
+    start_next(EARLY)
+    tiles = tl.cdiv(rows_in_all, ROWS)  # of two parts, whose weights stay in the cache
     index = tl.program_id(0) % (2 * tiles)
-    tile = tl.program_id(0) // (2 * tiles) * 2 + index % 2
-    rows, token = index // 2 * ROWS + tl.arange(0, ROWS), tile * COLUMNS + tl.arange(0, COLUMNS)
-    if tile * COLUMNS < vocab_size:
-        k = tl.arange(0, BLOCK)
-        vectors = hidden_RD + (rows % rows_in_all)[:, None] * D + k[None, :]
-        weights = weight_VD + (token % vocab_size)[None, :].to(tl.int64) * D + k[:, None]
-        logit = tl.zeros((ROWS, COLUMNS), tl.float32)
+    part = tl.program_id(0) // (2 * tiles) * 2 + index % 2
+    rows, token = index // 2 * ROWS + tl.arange(0, ROWS), part * PART + tl.arange(0, PART)
+    k = tl.arange(0, BLOCK)
+    vectors = hidden_RD + (rows % rows_in_all)[:, None] * D + k[None, :]
+    weights = weight_VD + (token % vocab_size)[None, :].to(tl.int64) * D + k[:, None]
+    wait_for_inputs(EARLY)
+    if part < parts:
+        logit = tl.zeros((ROWS, PART), tl.float32)
         for start in range(0, D, BLOCK):
             x = tl.load(vectors + start, mask=(start + k < D)[None, :], other=0.0)
             weight = tl.load(weights + start, mask=(start + k < D)[:, None], other=0.0)
@@ -87,32 +90,26 @@ def project(
         if BIAS:
             logit += tl.load(bias_V + token, mask=token < vocab_size, other=0.0).to(tl.float32)[None, :]
         logit = tl.where((token < vocab_size)[None, :], logit, float("-inf"))
-        inside = (rows < rows_in_all)[:, None]
-        tl.store(
-            logits_RV + rows[:, None].to(tl.int64) * stride + token[None, :],
-            logit,
-            mask=inside & (token < stride)[None, :],
-        )
-        logit = tl.reshape(logit, (ROWS, COLUMNS // PART, PART))
-        part = tile * (COLUMNS // PART) + tl.arange(0, COLUMNS // PART)
-        exists = (part < parts)[None, :]
-        best = tl.max(logit, 2)
-        maximum = tl.where(exists, best, 0.0)
-        total = tl.sum(tl.exp(logit - maximum[:, :, None]), 2)
-        offset = rows[:, None] * parts + part[None, :]
-        tl.store(best_RX + offset, best, mask=inside & exists)
-        tl.store(log_total_RX + offset, maximum + tl.log(tl.where(exists, total, 1.0)), mask=inside & exists)
+        best = tl.max(logit, 1)
+        logit -= best[:, None]
+        offset = rows * parts + part
+        tl.store(best_RX + offset, best, mask=rows < rows_in_all)
+        tl.store(log_total_RX + offset, best + tl.log(tl.sum(tl.exp(logit), 1)), mask=rows < rows_in_all)
+        below = below_RV + rows[:, None].to(tl.int64) * stride + token[None, :]
+        inside = (rows < rows_in_all)[:, None] & (token < stride)[None, :]
+        tl.store(below, logit.to(below_RV.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _best_allowed(
-    best, at, part, logits, in_rows, vocab_size, forced, symbols, missing,
+    best, at, part, below, best_X, in_rows, vocab_size, forced, symbols, missing,
     PART: tl.constexpr, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr,
     ANY_BUT_END: tl.constexpr,
 ):  # fmt: skip
     """The best logits of the parts of rows, with those of the part `at` replaced by the best that are allowed."""
     token = (at * PART + tl.arange(0, PART))[None, :]
-    logit = tl.load(logits + token, mask=in_rows & (token < vocab_size), other=float("-inf"))
+    logit = tl.load(below + token, mask=in_rows & (token < vocab_size), other=float("-inf")).to(tl.float32)
+    logit += tl.load(best_X + at, mask=in_rows, other=0.0)
     allowed = _is_allowed(token, forced, symbols, missing[:, None], PAD, UNK, BOS, EOS, ANY_BUT_END)
     highest = tl.max(tl.where(allowed, logit, float("-inf")), 1)
     return tl.where((part == at)[None, :], highest[:, None], best)
@@ -120,7 +117,7 @@ def _best_allowed(
 
 @triton.jit
 def _best_of_parts(
-    logits_RV, best_RX, log_total_RX, alive_R, missing_R, rows, in_slot, forced, symbols, vocab_size, stride, parts,
+    below_RV, best_RX, log_total_RX, alive_R, missing_R, rows, in_slot, forced, symbols, vocab_size, stride, parts,
     X2: tl.constexpr, PART: tl.constexpr, PAD: tl.constexpr, UNK: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr,
     ANY_BUT_END: tl.constexpr,
 ):  # fmt: skip
@@ -139,17 +136,36 @@ def _best_of_parts(
     # Only the forced token if there is one. Otherwise all tokens are allowed but markers, in the first part, and
     # symbols, of which there are too few for three parts.
     best = tl.where((forced >= 0) & (part != forced // PART)[None, :], float("-inf"), best)
-    logits, in_rows = logits_RV + rows.to(tl.int64)[:, None] * stride, in_slot[:, None]
+    below, best_X, in_rows = (
+        below_RV + rows.to(tl.int64)[:, None] * stride,
+        best_RX + rows[:, None] * parts,
+        in_slot[:, None],
+    )
     at = tl.where(forced >= 0, forced // PART, 0)
     best = _best_allowed(
-        best, at, part, logits, in_rows, vocab_size, forced, symbols, missing, PART, PAD, UNK, BOS, EOS, ANY_BUT_END
+        best,
+        at,
+        part,
+        below,
+        best_X,
+        in_rows,
+        vocab_size,
+        forced,
+        symbols,
+        missing,
+        PART,
+        PAD,
+        UNK,
+        BOS,
+        EOS,
+        ANY_BUT_END,
     )
     count = tl.load(symbols + 1)
     if count > 0:
         for last in tl.static_range(2):
             at = (tl.load(symbols) + last * (count - 1)) // PART
             best = _best_allowed(
-                best, at, part, logits, in_rows, vocab_size, forced, symbols, missing,
+                best, at, part, below, best_X, in_rows, vocab_size, forced, symbols, missing,
                 PART, PAD, UNK, BOS, EOS, ANY_BUT_END,
             )  # fmt: skip
     return gain, missing, best + gain[:, None]
@@ -162,7 +178,7 @@ def _penalty(length, alpha):
 
 @triton.jit
 def advance(
-    logits_RV, best_RX, log_total_RX, job_id_S, done_S, position_R, limit_S, forced_SP, symbols_S2, missing_R,
+    below_RV, best_RX, log_total_RX, job_id_S, done_S, position_R, limit_S, forced_SP, symbols_S2, missing_R,
     token_R, generated_RP, ancestor_RP, alive_R, finished_RP, finished_length_R, finished_log_prob_R, finished_score_R,
     alpha_1, nbest_1, vocab_size, stride, parts, positions,
     W: tl.constexpr, W2: tl.constexpr, C: tl.constexpr, C2: tl.constexpr, X2: tl.constexpr, P2: tl.constexpr,
@@ -170,6 +186,7 @@ def advance(
     ANY_BUT_END: tl.constexpr, EARLY: tl.constexpr, BEGIN: tl.constexpr,
 ):  # fmt: skip
     """Extend the hypotheses of a slot by their best next tokens; scores and lengths leave out the first BEGIN ones."""
+    start_next(EARLY)
     wait_for_inputs(EARLY)
     slot = tl.program_id(0)
     job_id = tl.load(job_id_S + slot)
@@ -179,7 +196,7 @@ def advance(
         rows = slot * W + row
         forced, symbols = tl.load(forced_SP + slot * positions + t), symbols_S2 + slot * 2
         gain, missing, best = _best_of_parts(
-            logits_RV, best_RX, log_total_RX, alive_R, missing_R, rows, row < W, forced, symbols, vocab_size, stride,
+            below_RV, best_RX, log_total_RX, alive_R, missing_R, rows, row < W, forced, symbols, vocab_size, stride,
             parts, X2, PART, PAD, UNK, BOS, EOS, ANY_BUT_END,
         )  # fmt: skip
         best = tl.reshape(best, (W2 * X2,))
@@ -194,9 +211,11 @@ def advance(
         chosen_gain = tl.sum(tl.where(of_row[:, None] == row[None, :], gain[None, :], 0.0), 1)
         token = (chosen % X2 * PART)[:, None] + tl.arange(0, PART)[None, :]
         chosen_missing = tl.sum(tl.where(of_row[:, None] == row[None, :], missing[None, :], 0), 1)
-        logits = logits_RV + (slot * W + of_row).to(tl.int64)[:, None] * stride
-        exists = (peak > float("-inf"))[:, None] & (token < vocab_size)
-        value = tl.load(logits + token, mask=exists, other=float("-inf"))
+        chosen_row, is_chosen = slot * W + of_row, peak > float("-inf")
+        below = below_RV + chosen_row.to(tl.int64)[:, None] * stride
+        exists = is_chosen[:, None] & (token < vocab_size)
+        value = tl.load(below + token, mask=exists, other=float("-inf")).to(tl.float32)
+        value += tl.load(best_RX + chosen_row * parts + chosen % X2, mask=is_chosen, other=0.0)[:, None]
         allowed = _is_allowed(token, forced, symbols, chosen_missing[:, None], PAD, UNK, BOS, EOS, ANY_BUT_END)
         value = tl.where(allowed, value, float("-inf"))
         value = tl.reshape(value + chosen_gain[:, None], (C2 * PART,))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transduce.fast.gpu.attention_kernels import attend_cross, attend_self
+from transduce.fast.gpu.attention_kernels import attend_cross, attend_self, store_rows
 
 _ALIGNMENT = 8
 """Rows are a multiple of this many elements: Triton loads up to 16 bytes at once, and assumes that rows allow it."""
@@ -16,9 +16,9 @@ class SlotCache:
     """A `KVCache` that is never copied: search reorders rows in a table that all layers share."""
 
     self_kv: Tensor
-    """(rows x positions, width of the keys and values of all heads, or of the state of a recurrent unit)."""
+    """(rows x positions + 1, width of the keys and values of all heads, or of the state of a recurrent unit)."""
     cross_kv: Tensor
-    """(slots x source capacity + 1, width of the keys and values); filler tokens are written to the last row."""
+    """(slots x source capacity + 1, width of the keys and values); in both, filler is written to the last row."""
     ancestor_RP: Tensor
     """The row of the slot that stores position p of hypothesis r."""
     position_R: Tensor
@@ -39,7 +39,7 @@ class SlotCache:
         """
         width = heads * (d_k + d_v)
         shapes = (
-            (ancestor_RP.numel(), width if state_width is None else state_width),
+            (ancestor_RP.numel() + 1, width if state_width is None else state_width),
             (len(source_length_S) * source_capacity + 1, width),
         )
         self_kv, cross_kv = (
@@ -82,8 +82,8 @@ class SlotCache:
 
     def store_prompt(self, cache_row_N: Tensor, kv_ND: Tensor) -> None:
         """Store the keys and values of the tokens of prompts in these rows."""
-        self.self_kv[:, : kv_ND.shape[1]].index_copy_(0, cache_row_N, kv_ND)
+        store_rows(kv_ND, cache_row_N, self.self_kv)
 
     def store_source(self, cache_row_N: Tensor, kv_ND: Tensor) -> None:
         """Store the keys and values of source tokens in these rows."""
-        self.cross_kv[:, : kv_ND.shape[1]].index_copy_(0, cache_row_N, kv_ND)
+        store_rows(kv_ND, cache_row_N, self.cross_kv)

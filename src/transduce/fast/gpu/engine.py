@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import chain, repeat
 
+import numpy as np
 import torch
 
 from transduce.fast.gpu.beam import Entry, hypotheses
@@ -18,12 +19,13 @@ from transduce.models.ensemble import Ensemble
 from transduce.search.decoder import Hypothesis
 from transduce.search.engine import Job, output_limit
 from transduce.search.options import SearchConfig
-from transduce.tokenizers.tokenizer import EOS
 
 MOST_ROWS = 4096
 """Upper bound on slots times beam."""
 _REFILL = 8
 """Slots are refilled when at least 1 / _REFILL of them are empty."""
+_FIRST_TOKENS = 4096
+"""Source tokens of the first call of the encoder; the CPU prepares the next one meanwhile, which has twice as many."""
 _MEMORY_SHARE = 0.5
 """Share of the free memory for the KV caches of one slot batch."""
 _MAX_SLOT_BATCHES = 16
@@ -114,7 +116,7 @@ class GpuEngine:
             return slots
         heads, layers = self.model.config.heads, len(list(self.model.decoder_layers()))
         bytes_per_token = layers * heads.kv_heads * (heads.d_k + heads.d_v) * 2
-        logits = 6 * beam * self.model.vocab_size
+        logits = 2 * beam * self.model.vocab_size
         bytes_per_slot = (beam * positions + source_capacity) * bytes_per_token + logits
         memory = _MEMORY_SHARE * torch.cuda.mem_get_info(device)[0]
         while slots > 1 and slots * bytes_per_slot > memory:
@@ -132,10 +134,13 @@ class GpuSession:
         self._steps_left = 0
         """Upper bound on the steps until all jobs in slots are finished."""
         self._slots: SlotBatch | None = None
-        self._running: dict[int, tuple[int, int]] = {}
-        """Key and job id of the job in each slot."""
+        self._running: dict[int, int] = {}
+        """The key of the job in each slot."""
+        self._job_id_S = np.zeros(0, dtype=np.int32)
+        """Its job id; -1 if the slot is empty."""
         self._free: list[int] = []
-        self._copying: list[tuple[list[int], PendingCopy]] = []
+        self._copying: list[tuple[list[int], list[int], PendingCopy]] = []
+        """Keys of jobs, their slots, and the hypotheses of all slots."""
 
     def add(self, jobs: Sequence[tuple[int, Job]]) -> None:
         """See `Session`."""
@@ -153,13 +158,11 @@ class GpuSession:
         """See `Session`."""
         dropped = set(keys)
         self._waiting = deque(item for item in self._waiting if item[0] not in dropped)
-        slots = [slot for slot, (key, _) in self._running.items() if key in dropped]
+        slots = [slot for slot, key in self._running.items() if key in dropped]
         if self._slots and slots:
             with torch.inference_mode(), self._engine.device_context():
                 self._slots.beam.leave(slots)
-            for slot in slots:
-                del self._running[slot]
-            self._free += slots
+            self._leave(slots)
 
     @property
     def waiting(self) -> int:
@@ -181,8 +184,7 @@ class GpuSession:
         slots = self._slots
         enough = slots is not None and len(self._free) + len(done) >= max(slots.beam.slots // _REFILL, 1)
         if slots and done and (enough or len(done) == len(self._running)):
-            self._copying.append(([self._running.pop(slot)[0] for slot in done], slots.read(done)))
-            self._free += done
+            self._copying.append((self._leave(done), done, slots.read()))
         if self._waiting and (enough or not self._running):
             self._fill()
         if self._slots and self._running:
@@ -196,8 +198,14 @@ class GpuSession:
     def _done(self) -> list[int]:
         if not (self._slots and self._running):
             return []
-        done_S = self._slots.done()
-        return [slot for slot, (_, job_id) in self._running.items() if done_S[slot] == job_id]
+        done: list[int] = np.flatnonzero(self._slots.done() == self._job_id_S).tolist()
+        return done
+
+    def _leave(self, slots: list[int]) -> list[int]:
+        """Free these slots; returns the keys of their jobs."""
+        self._job_id_S[slots] = -1
+        self._free += slots
+        return [self._running.pop(slot) for slot in slots]
 
     def _fill(self) -> None:
         """Move waiting jobs into free slots; if none is running, into a slot batch of the right size."""
@@ -208,30 +216,44 @@ class GpuSession:
             self._slots = self._engine.slot_batch(len(self._waiting), self._config, source_capacity, positions)
             self._slots.set_search(self._config)
             self._free = list(range(self._slots.beam.slots))
+            self._job_id_S = np.full(self._slots.beam.slots, -1, dtype=np.int32)
         assert self._slots
-        begin, taken = self._slots.beam.begin, []
-        while self._waiting and self._free:
-            key, job, limit = self._waiting[0]
-            if not self._slots.holds(len(job.tokens) + 1, limit):
-                break  # it waits for a larger slot batch
-            self._waiting.popleft()
-            slot, job_id = self._free.pop(), next(self._engine.job_ids)
-            self._running[slot] = (key, job_id)
-            taken.append((slot, job_id, job, limit))
+        begin, tokens, taken = self._slots.beam.begin, _FIRST_TOKENS, []
+        while group := self._take(self._slots, tokens):
+            self._slots.read_texts([slot for slot, *_ in group], [job for *_, job, _ in group])
+            taken += group
+            tokens *= 2
         if taken:
-            sources = [[*job.tokens[begin:], EOS] for _, _, job, _ in taken]
-            entries = (
-                Entry(job_id, limit, [*job.tokens[:begin], *job.prefix], job.reserved, missing_bits(job))
-                for _, job_id, job, limit in taken
-            )
-            self._slots.enter([slot for slot, *_ in taken], sources, entries)
+            self._slots.enter([
+                Entry(slot, len(job.tokens) - begin + 1, job_id, limit, job.reserved.start, len(job.reserved),
+                      missing_bits(job), [*job.tokens[:begin], *job.prefix] if begin else job.prefix)
+                for slot, job_id, job, limit in taken
+            ])  # fmt: skip
             self._steps_left = max(self._steps_left, *(limit + 1 for *_, limit in taken))
+
+    def _take(self, slots: SlotBatch, most_tokens: int) -> list[tuple[int, int, Job, int]]:
+        """The next jobs for one call of the encoder, at least one, with their slots, job ids and limits."""
+        taken: list[tuple[int, int, Job, int]] = []
+        free, running, job_ids = self._free, self._running, self._engine.job_ids
+        for key, job, limit in self._waiting:
+            length = len(job.tokens) + 1
+            most_tokens -= length
+            if not (free and slots.holds(length, limit)) or (taken and most_tokens < 0):
+                break  # it waits for a slot, for a larger slot batch, or for the next call
+            slot = free.pop()
+            running[slot] = key
+            taken.append((slot, next(job_ids), job, limit))
+        for slot, job_id, _, _ in taken:
+            self._waiting.popleft()
+            self._job_id_S[slot] = job_id
+        return taken
 
     def _copied(self) -> list[tuple[int, list[Hypothesis]]]:
         """The hypotheses that have been copied to the CPU; waits for the copies if nothing else is left to do."""
         results: list[tuple[int, list[Hypothesis]]] = []
-        while self._copying and (self._copying[0][1].ready() or not self._running):
-            keys, copied = self._copying.pop(0)
-            best = hypotheses(copied.get(), self._config.nbest, begin_of(self._engine.model))
+        while self._copying and (self._copying[0][2].ready() or not self._running):
+            keys, slots, copied = self._copying.pop(0)
+            model, config = self._engine.model, self._config
+            best = hypotheses(copied.get(), slots, config.beam, config.nbest, begin_of(model))
             results += zip(keys, best, strict=True)
         return results

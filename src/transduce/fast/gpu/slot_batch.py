@@ -2,7 +2,7 @@
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,10 +16,11 @@ from transduce.fast.gpu.beam import Entry, SlotBeam
 from transduce.fast.gpu.cache import SlotCache
 from transduce.models.decoder_only import DecoderOnly
 from transduce.models.encoder_decoder import EncoderDecoder
-from transduce.nn.device import send
-from transduce.nn.segments import Segments, pack_tokens
+from transduce.nn.device import send, staging
+from transduce.nn.segments import Segments
+from transduce.search.engine import Job
 from transduce.search.options import SearchConfig
-from transduce.tokenizers.tokenizer import BOS, PAD
+from transduce.tokenizers.tokenizer import BOS, EOS, PAD
 from transduce.training.cuda_graph import capture
 
 SlotModel = EncoderDecoder | DecoderOnly
@@ -32,26 +33,24 @@ def begin_of(model: SlotModel) -> int:
 
 
 class PendingCopy:
-    """Tensors that are being copied to the CPU."""
+    """A tensor that is being copied to the CPU."""
 
-    def __init__(self, tensors: list[Tensor]) -> None:
-        self._copies, self._event = tensors, None
-        if tensors[0].is_cuda:
-            self._copies = [torch.empty_like(x, device="cpu", pin_memory=True) for x in tensors]
-            for copy, x in zip(self._copies, tensors, strict=True):
-                copy.copy_(x, non_blocking=True)
-            self._event = torch.cuda.Event()
+    def __init__(self, tensor: Tensor) -> None:
+        self._event = torch.cuda.Event() if tensor.is_cuda else None
+        self._copy = torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
+        self._copy.copy_(tensor, non_blocking=True)
+        if self._event:
             self._event.record()
 
     def ready(self) -> bool:
         """Whether `get` would not wait."""
         return self._event is None or self._event.query()
 
-    def get(self) -> list[Tensor]:
-        """The tensors on the CPU; waits for the copy."""
+    def get(self) -> Tensor:
+        """The tensor on the CPU; waits for the copy."""
         if self._event:
             self._event.synchronize()
-        return self._copies
+        return self._copy
 
 
 class SlotBatch:
@@ -60,78 +59,70 @@ class SlotBatch:
     def __init__(self, model: SlotModel, slots: int, beam: int, source_capacity: int, positions: int) -> None:
         self.model, self.source_capacity = model, source_capacity
         self._projection = (weight_VD, _) = model.output_weight_VD.contiguous(), model.output_bias_V
-        self._device, cuda = weight_VD.device, weight_VD.is_cuda
+        self._device = weight_VD.device
+        if isinstance(model, EncoderDecoder):
+            self._longest = self._rows_of_slot = source_capacity
+        else:  # a prompt has learned positions, if the model has them
+            self._longest, self._rows_of_slot = min(positions, model.longest or positions), beam * positions
         model.reserve(max(source_capacity, positions) if model.longest is None else 1)
         self.beam = SlotBeam(slots, beam, positions, model.vocab_size, self._device, begin_of(model))
-        self._source_length_S = torch.zeros(slots, dtype=torch.int32, device=self._device)
         heads, recurrent = model.config.heads, getattr(model.config, "decoder_cell", "attention") == "ssru"
         self._caches = [
             SlotCache.empty(
-                self.beam.ancestor_RP, self.beam.position_R, self._source_length_S, source_capacity,
+                self.beam.ancestor_RP, self.beam.position_R, self.beam.source_length_S, source_capacity,
                 heads.kv_heads, heads.d_k, heads.d_v, model.config.d_model if recurrent else None, weight_VD.dtype,
             )
             for _ in model.decoder_layers()
         ]  # fmt: skip
-        self._done_S = torch.zeros(slots, dtype=torch.int32, pin_memory=cuda)
+        self._config: SearchConfig | None = None
         self._events: deque[torch.cuda.Event] = deque()
-        self._step = capture(self._compute_step) if cuda else self._compute_step
-        self._encoders: dict[int, tuple[Tensor, Callable[[], None]]] = {}
+        self._step = self._recorded(self._compute_step)
+        self._readers: dict[int, tuple[Tensor, Callable[[], None]]] = {}
 
     def set_search(self, config: SearchConfig) -> None:
         """Set the length penalty, the number of hypotheses and, for sentences that enter, the minimum length."""
-        self.beam.min_length = config.min_length
-        self.beam.alpha_1.fill_(config.length_penalty)
-        self.beam.nbest_1.fill_(config.nbest)
+        if config != self._config:
+            self._config, self.beam.min_length = config, config.min_length
+            self.beam.alpha_1.fill_(config.length_penalty)
+            self.beam.nbest_1.fill_(config.nbest)
 
     def holds(self, source_length: int, limit: int) -> bool:
         """Whether a job fits in a slot."""
         return source_length <= self.source_capacity and limit < self.beam.positions
 
-    def enter(self, slots: list[int], sources: list[list[int]], entries: Iterable[Entry]) -> None:
-        """Encode these sources and start their search in these slots; a decoder-only model reads only prefixes.
-
-        The entries are made while the GPU encodes.
-        """
-        slot_A, lengths = np.array(slots), np.array([len(source) for source in sources])
-        slot_and_length = send(np.stack([slot_A, lengths]), self._device)
+    def read_texts(self, slots: list[int], jobs: Sequence[Job]) -> None:
+        """Store the keys and values of sources or, of a decoder-only model, of prompts without their last tokens."""
+        begin = self.beam.begin
         if isinstance(self.model, EncoderDecoder):
-            self._source_length_S.index_copy_(0, slot_and_length[0], slot_and_length[1].int())
-            self._encode(slot_A, lengths, sources)
-        entries = list(entries)
-        self.beam.enter(slot_and_length[0], entries)
-        if isinstance(self.model, DecoderOnly):
-            prompts = [entry.prefix for entry in entries]
-            self._prefill(self.model, slot_A, prompts)
-            self.beam.begin_after(slot_and_length[0], prompts)
-
-    def _encode(self, slot_A: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], sources: list[list[int]]) -> None:
+            texts = [[*job.tokens[begin:], EOS] for job in jobs]
+        else:
+            texts = [[BOS, *job.prefix][:-1] for job in jobs]
+        lengths = np.array([len(text) for text in texts])
         tokens = int(lengths.sum())
-        capacity = max(64, 1 << (tokens - 1).bit_length())
-        starts = np.cumsum(lengths) - lengths
-        inputs, encode = self._encoder(capacity)
-        values = np.full(len(inputs), capacity, dtype=np.int32)
-        src_N, cache_row_N, offsets_B1 = self._inputs(values, capacity)
-        struct.pack_into(f"{tokens}i", src_N, 0, *chain.from_iterable(sources))  # numpy takes twice as long
-        src_N[tokens:] = PAD
-        cache_row_N[:tokens] = np.arange(tokens) + np.repeat(slot_A * self.source_capacity - starts, lengths)
-        cache_row_N[tokens:] = self.beam.slots * self.source_capacity
-        # The rest of the buffer is filler in separate segments; unused segments are empty.
-        filler = np.arange(tokens, capacity, self.source_capacity)
-        offsets_B1[: len(starts)], offsets_B1[len(starts) : len(starts) + len(filler)] = starts, filler
-        inputs.copy_(send(values, self._device))
-        encode()
-
-    def _prefill(self, model: DecoderOnly, slot_A: npt.NDArray[np.int64], prompts: Sequence[Sequence[int]]) -> None:
-        """Store the keys and values of prompts, without the last token of each, in the first rows of their slots."""
-        read = [[BOS, *prompt][:-1] for prompt in prompts]
-        if not any(read):
+        if not tokens:
             return
-        lengths = np.array([len(tokens) for tokens in read])
-        starts, first_rows = np.cumsum(lengths) - lengths, slot_A * self.beam.beam * self.beam.positions
-        cache_row_N = send(np.arange(lengths.sum()) + np.repeat(first_rows - starts, lengths), self._device)
-        ids_N, segments = pack_tokens(read, self._device)
-        for (k_NHK, v_NHK), cache in zip(model.prefill(Stream(ids_N, segments)), self._caches, strict=True):
-            cache.store_prompt(cache_row_N, torch.cat([k_NHK.flatten(1), v_NHK.flatten(1)], dim=1))
+        capacity = max(64, 1 << (tokens - 1).bit_length())
+        starts, first_row_A = np.cumsum(lengths) - lengths, np.array(slots) * self._rows_of_slot
+        inputs, read = self._reader(capacity)
+        staged = staging(inputs.shape, self._device)
+        token_N, cache_row_N, offsets_B1 = self._inputs(staged.numpy(), capacity)
+        struct.pack_into(f"{tokens}i", token_N, 0, *chain.from_iterable(texts))  # numpy takes twice as long
+        token_N[tokens:] = PAD
+        cache_row_N[:tokens] = np.arange(tokens) + np.repeat(first_row_A - starts, lengths)
+        cache_row_N[tokens:] = self.beam.slots * self._rows_of_slot
+        # The rest of the buffer is filler in separate segments; unused segments are empty.
+        filler = np.arange(tokens, capacity, self._longest)
+        used = len(starts) + len(filler)
+        offsets_B1[: len(starts)], offsets_B1[len(starts) : used], offsets_B1[used:] = starts, filler, capacity
+        inputs.copy_(staged, non_blocking=True)
+        read()
+
+    def enter(self, entries: Sequence[Entry]) -> None:
+        """Start the search of sentences whose texts have been read."""
+        self.beam.enter(entries)
+        if isinstance(self.model, DecoderOnly):
+            slot_A = np.array([entry.slot for entry in entries])
+            self.beam.begin_after(send(slot_A, self._device), [entry.prefix for entry in entries])
 
     def step(self) -> None:
         """Launch one step of all slots; returns before it is done."""
@@ -140,47 +131,52 @@ class SlotBatch:
             self._events.append(torch.cuda.Event())
             self._events[-1].record()
 
-    def done(self) -> list[int]:
+    def done(self) -> npt.NDArray[np.int32]:
         """The job that finished last in each slot, as of the last step but one, so that the GPU never waits."""
         while len(self._events) > 1:
             self._events.popleft().synchronize()
-        return self._done_S.tolist()
+        return self.beam.done_S.numpy()
 
     def wait(self) -> None:
         """Wait until all steps are done."""
         while self._events:
             self._events.popleft().synchronize()
 
-    def read(self, slots: list[int]) -> PendingCopy:
-        """Start to copy the finished hypotheses of these slots to the CPU."""
-        return PendingCopy(self.beam.finished(slots))
+    def read(self) -> PendingCopy:
+        """Start to copy the finished hypotheses of all slots to the CPU."""
+        return PendingCopy(self.beam.finished_XR)
+
+    def _recorded(self, function: Callable[[], None]) -> Callable[[], None]:
+        return capture(function) if self._device.type == "cuda" else function
 
     def _compute_step(self) -> None:
         beam = self.beam
         hidden_RD = self.model.decode(beam.token_R, beam.position_R, self._caches)
         beam.advance(hidden_RD, *self._projection)
-        self._done_S.copy_(beam.done_S, non_blocking=True)
 
-    def _encoder(self, tokens: int) -> tuple[Tensor, Callable[[], None]]:
-        """A fixed input buffer for this many tokens, and the recorded encoder that reads it."""
-        model = self.model
-        assert isinstance(model, EncoderDecoder)
-        if tokens not in self._encoders:
-            max_segments = self.beam.slots + tokens // self.source_capacity + 1
+    def _reader(self, tokens: int) -> tuple[Tensor, Callable[[], None]]:
+        """A fixed input buffer for this many tokens, and the recorded function that reads it."""
+        if tokens not in self._readers:
+            max_segments = self.beam.slots + tokens // self._longest + 1
             inputs = torch.zeros(2 * tokens + max_segments + 1, dtype=torch.int32, device=self._device)
-            src_N, cache_row_N, offsets_B1 = self._inputs(inputs, tokens)
+            token_N, cache_row_N, offsets_B1 = self._inputs(inputs, tokens)
             # The recording needs valid input: only filler.
-            cache_row_N.fill_(self.beam.slots * self.source_capacity)
-            ends = torch.arange(len(offsets_B1), device=self._device) * self.source_capacity
+            cache_row_N.fill_(self.beam.slots * self._rows_of_slot)
+            ends = torch.arange(len(offsets_B1), device=self._device) * self._longest
             offsets_B1.copy_(ends.clamp(max=tokens))
 
-            def encode() -> None:
-                memory_ND, _ = model.encode(Stream(src_N, Segments(offsets_B1, self.source_capacity, tokens)))
-                for layer, cache in zip(model.decoder_layers(), self._caches, strict=True):
-                    cache.store_source(cache_row_N.long(), layer.cross_attention.kv(memory_ND))
+            def read() -> None:
+                stream = Stream(token_N, Segments(offsets_B1, self._longest, tokens))
+                if isinstance(self.model, EncoderDecoder):
+                    memory_ND, _ = self.model.encode(stream)
+                    for layer, cache in zip(self.model.decoder_layers(), self._caches, strict=True):
+                        cache.store_source(cache_row_N, layer.cross_attention.kv(memory_ND))
+                else:
+                    for (k_NHK, v_NHK), cache in zip(self.model.prefill(stream), self._caches, strict=True):
+                        cache.store_prompt(cache_row_N, torch.cat([k_NHK.flatten(1), v_NHK.flatten(1)], dim=1))
 
-            self._encoders[tokens] = (inputs, capture(encode) if self._device.type == "cuda" else encode)
-        return self._encoders[tokens]
+            self._readers[tokens] = (inputs, self._recorded(read))
+        return self._readers[tokens]
 
     @staticmethod
     def _inputs(table: Any, tokens: int) -> tuple[Any, Any, Any]:
