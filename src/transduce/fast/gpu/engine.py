@@ -24,8 +24,8 @@ MOST_ROWS = 4096
 """Upper bound on slots times beam."""
 _REFILL = 8
 """Slots are refilled when at least 1 / _REFILL of them are empty."""
-_FIRST_TOKENS = 4096
-"""Source tokens of the first call of the encoder; the CPU prepares the next one meanwhile, which has twice as many."""
+_FIRST_TOKENS, _MOST_TOKENS = 4096, 16384
+"""Source tokens of the first call of the encoder; the CPU prepares the next one meanwhile, with up to twice as many."""
 _MEMORY_SHARE = 0.5
 """Share of the free memory for the KV caches of one slot batch."""
 _MAX_SLOT_BATCHES = 16
@@ -222,7 +222,7 @@ class GpuSession:
         while group := self._take(self._slots, tokens):
             self._slots.read_texts([slot for slot, *_ in group], [job for *_, job, _ in group])
             taken += group
-            tokens *= 2
+            tokens = min(2 * tokens, _MOST_TOKENS)
         if taken:
             self._slots.enter([
                 Entry(slot, len(job.tokens) - begin + 1, job_id, limit, job.reserved.start, len(job.reserved),
