@@ -1,5 +1,8 @@
 """The fast engines beyond `test_engine_conformance.py`: batches that change as they run, limits of memory, errors."""
 
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -216,6 +219,43 @@ def test_a_slot_batch_too_small_is_freed_before_a_larger_one_is_made(monkeypatch
         while session.busy:
             session.step()
     assert held == [None, None]
+
+
+COMPILE = """
+import types
+import torch, triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from transduce.fast.kernels import few_rows
+
+torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(multi_processor_count=58)
+kernel, sizes = few_rows._few_rows_linear, few_rows._sizes
+for R, D, F, in_parts in [(1, 512, 1536, False), (4, 4096, 1024, True), (16, 768, 3072, False), (64, 3072, 768, True)]:
+    x = types.SimpleNamespace(shape=(R, D), is_cuda=True, device=None)
+    rows, columns, block, stages, parts = sizes(x, F, in_parts)
+    part = triton.cdiv(D, parts * block) * block
+    constants = dict(BIAS=True, KIND="none", D=D, PART=part, ROWS=rows, COLUMNS=columns, BLOCK=block)
+    constants |= dict(LATE=True, EARLY=False)
+    pointers, names = ("x_RD", "weight_FD", "bias_F", "y_PRF"), kernel.arg_names
+    types_of = {name: "*fp16" if name in pointers else "constexpr" if name in constants else "i32" for name in names}
+    source = ASTSource(
+        kernel, types_of, constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in (*pointers, "F")},
+    )
+    compiled = triton.compile(source, target=GPUTarget("cuda", 86, 32), options={"num_warps": 4, "num_stages": stages})
+    print(compiled.metadata.shared)
+"""
+
+
+@needs_triton
+def test_products_for_few_rows_fit_into_the_shared_memory_of_every_gpu_since_ampere() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "0"}
+    printed = subprocess.run(
+        [sys.executable, "-c", COMPILE], env=environment, capture_output=True, text=True, check=True
+    )
+    needed = [int(line) for line in printed.stdout.split()]
+    assert len(needed) == 4
+    assert max(needed) <= 99 * 1024
 
 
 @needs_triton

@@ -15,8 +15,11 @@ from transduce.fast.kernels.common import early, start_next, wait_for_inputs
 
 _MOST_PRODUCTS = 1 << 28
 """The number of multiplications up to which this is faster than the matrix products of torch, on an H200."""
-_TILES = ((16, 32, 512), (64, 32, 128), (64, 64, 128), (64, 64, 64))
-"""Rows and columns of the output that a program computes, and columns of the input that it multiplies at once."""
+_TILES = ((16, 32, 512, 3), (64, 32, 128, 4), (64, 64, 128, 4), (64, 64, 64, 4))
+"""Rows and columns of the output that a program computes, columns of the input that it multiplies at once, and stages.
+
+They fit into 99 KiB of shared memory, the least that a multiprocessor has since Ampere.
+"""
 _SHORTEST_PART = 256
 """The fewest columns of the input of a program if the programs divide them."""
 
@@ -27,7 +30,7 @@ def _few_rows_linear(
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PART: tl.constexpr, BLOCK: tl.constexpr,
     LATE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """With LATE, the next kernel starts only when the inputs are there: products would wait on the same processors."""
+    """With LATE, the next kernel starts only when the inputs are there: its programs would occupy the processors."""
     if not LATE:
         start_next(EARLY)
     rows, columns = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -69,27 +72,27 @@ def few_rows_parts(x_RD: Tensor, weight_FD: Tensor) -> Tensor:
 
 def _multiply(x_RD: Tensor, weight_FD: Tensor, bias_F: Tensor | None, activation: str, in_parts: bool) -> Tensor:
     x_RD, (R, D), F = x_RD.contiguous(), x_RD.shape, len(weight_FD)
-    rows, columns, block, parts = _sizes(x_RD, F, in_parts)
+    rows, columns, block, stages, parts = _sizes(x_RD, F, in_parts)
     part = triton.cdiv(D, parts * block) * block
     y_PRF = x_RD.new_empty(triton.cdiv(D, part), R, F, dtype=x_RD.dtype if part >= D else torch.float32)
     _few_rows_linear[(triton.cdiv(F, columns), triton.cdiv(R, rows), len(y_PRF))](
         x_RD, weight_FD, weight_FD if bias_F is None else bias_F, y_PRF, R, F, BIAS=bias_F is not None,
         KIND=activation, D=D, ROWS=rows, COLUMNS=columns, PART=part, BLOCK=block,
-        LATE=in_parts or activation != "none", num_warps=4, num_stages=4, **early(x_RD.device),
+        LATE=in_parts or activation != "none", num_warps=4, num_stages=stages, **early(x_RD.device),
     )  # fmt: skip
     return y_PRF
 
 
-def _sizes(x_RD: Tensor, F: int, in_parts: bool) -> tuple[int, int, int, int]:
-    """Rows, columns, block and parts with which the programs run at the same time and load the fewest numbers each."""
+def _sizes(x_RD: Tensor, F: int, in_parts: bool) -> tuple[int, int, int, int, int]:
+    """The tile, and the number of parts, with which all programs run at once and load the fewest numbers each."""
     (R, D), found = x_RD.shape, []
     processors = torch.cuda.get_device_properties(x_RD.device).multi_processor_count if x_RD.is_cuda else 4
-    for rows, columns, block in _TILES:
+    for rows, columns, block, stages in _TILES:
         programs, parts = triton.cdiv(R, rows) * triton.cdiv(F, columns), 1
         while in_parts and 2 * parts <= min(processors // programs, D // _SHORTEST_PART):
             parts *= 2
         block = _SHORTEST_PART if D // parts == _SHORTEST_PART else min(block, max(triton.next_power_of_2(D), 16))
         while block > 64 and D % block:
             block //= 2
-        found.append((programs > processors, (rows + columns) * D // parts, (rows, columns, block, parts)))
+        found.append((programs > processors, (rows + columns) * D // parts, (rows, columns, block, stages, parts)))
     return min(found)[-1]
