@@ -221,6 +221,19 @@ def test_a_slot_batch_too_small_is_freed_before_a_larger_one_is_made(monkeypatch
     assert held == [None, None]
 
 
+@needs_triton
+def test_a_recorded_step_keeps_the_positions_that_it_reads() -> None:
+    engine = gpu.GpuEngine(make(EncoderDecoderConfig(**SIZES, max_positions=8)).to(DEVICE), torch.float32)
+    search = SearchConfig(beam=1)
+    kept = engine.slot_batch(1, search, source_capacity=4, positions=64)
+    assert engine.model.embedding.positions is not None
+    table = weakref.ref(engine.model.embedding.positions.table_TD)
+    engine.slot_batch(2, search, source_capacity=4, positions=128)
+    assert table() is not engine.model.embedding.positions.table_TD
+    assert table() is not None, "the GPU would read memory that is used for something else"
+    assert engine.slot_batch(1, search, source_capacity=4, positions=64) is kept
+
+
 COMPILE = """
 import types
 import torch, triton

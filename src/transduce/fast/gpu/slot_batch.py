@@ -65,6 +65,7 @@ class SlotBatch:
         else:  # a prompt has learned positions, if the model has them
             self._longest, self._rows_of_slot = min(positions, model.longest or positions), beam * positions
         model.reserve(max(source_capacity, positions) if model.longest is None else 1)
+        self._tables = list(model.buffers())  # what is recorded reads these, even when longer ones have replaced them
         self.beam = SlotBeam(slots, beam, positions, model.vocab_size, self._device, begin_of(model))
         heads, recurrent = model.config.heads, getattr(model.config, "decoder_cell", "attention") == "ssru"
         self._caches = [
@@ -132,7 +133,7 @@ class SlotBatch:
             self._events[-1].record()
 
     def done(self) -> npt.NDArray[np.int32]:
-        """The job that finished last in each slot, as of the last step but one, so that the GPU never waits."""
+        """The job that finished last in each slot; the last step may not be done, so that the GPU never waits."""
         while len(self._events) > 1:
             self._events.popleft().synchronize()
         return self.beam.done_S.numpy()
