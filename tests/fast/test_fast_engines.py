@@ -52,9 +52,11 @@ def some_jobs(number: int, longest: int = 8, vocab_size: int = V) -> list[Job]:
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_a_text_as_long_as_learnt_positions_reach_is_translated(name: str) -> None:
-    model, search = make(LEARNED), SearchConfig(beam=2, max_length=2)
-    jobs = [Job(list(range(10, 10 + LEARNED.max_positions - 1)), [])]
+@pytest.mark.parametrize("tagged", [False, True])
+def test_a_text_as_long_as_learnt_positions_reach_is_translated(name: str, tagged: bool) -> None:
+    model, search = make(replace(LEARNED, decoder_tag=tagged)), SearchConfig(beam=2, max_length=2)
+    assert model.longest is not None
+    jobs = [Job(list(range(10, 10 + model.longest + tagged)), [])]
     assert_same(search_all(FAST[name](model), jobs, search), search_all(plain(name, model), jobs, search))
 
 

@@ -25,7 +25,7 @@ MOST_ROWS = 4096
 _REFILL = 8
 """Slots are refilled when at least 1 / _REFILL of them are empty."""
 _FIRST_TOKENS, _MOST_TOKENS = 4096, 16384
-"""Source tokens of the first call of the encoder; the CPU prepares the next one meanwhile, with up to twice as many."""
+"""Tokens of the first sources or prompts that are read; the CPU prepares the next ones meanwhile, twice as many."""
 _MEMORY_SHARE = 0.5
 """Share of the free memory for the KV caches of one slot batch."""
 _MAX_SLOT_BATCHES = 16
@@ -92,7 +92,7 @@ class GpuEngine:
                 del self._slot_batches[next(iter(self._slot_batches))]
             source_capacity, positions = 1 << (source_capacity - 1).bit_length(), -(-positions // 64) * 64
             if self.model.longest is not None:  # learned positions are limited
-                source_capacity = min(source_capacity, self.model.longest + 1)
+                source_capacity = min(source_capacity, self.model.longest + begin_of(self.model) + 1)
             sizes = (config.beam, source_capacity, positions)
             batch = self._new_slot_batch(self._slots_that_fit(slots, *sizes), *sizes)
         self._slot_batches[slots, config.beam] = batch
@@ -223,6 +223,7 @@ class GpuSession:
             self._slots.read_texts([slot for slot, *_ in group], [job for *_, job, _ in group])
             taken += group
             tokens = min(2 * tokens, _MOST_TOKENS)
+        assert self._running, "the first job fits no slot"
         if taken:
             self._slots.enter([
                 Entry(slot, len(job.tokens) - begin + 1, job_id, limit, job.reserved.start, len(job.reserved),
