@@ -48,10 +48,13 @@ def greedy(model: DecoderOnly, prompt: list[int]) -> list[int]:
     return ids[1:]
 
 
+@pytest.mark.parametrize("fused", [False] if DEVICE == "cuda" else [False, True])
 @pytest.mark.parametrize("style", STYLES)
-def test_greedy_generation(style: str) -> None:
+def test_greedy_generation(style: str, fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from transduce.fast.gpu.engine import GpuEngine
 
+    if fused:  # as in half precision on a GPU
+        monkeypatch.setattr("transduce.fast.gpu.engine.fits", lambda model: True)
     model = make_model(style)
     generator = torch.Generator().manual_seed(1)
     prompts = [torch.randint(4, V, (length,), generator=generator).tolist() for length in (3, 1, 6, 0)]

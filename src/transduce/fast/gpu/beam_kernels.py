@@ -90,10 +90,10 @@ def project(
         if BIAS:
             logit += tl.load(bias_V + token, mask=token < vocab_size, other=0.0).to(tl.float32)[None, :]
         logit = tl.where((token < vocab_size)[None, :], logit, float("-inf"))
-        best = tl.max(logit, 1)
-        logit -= best[:, None]
-        offset = rows * parts + part
+        best, offset = tl.max(logit, 1), rows * parts + part
         tl.store(best_RX + offset, best, mask=rows < rows_in_all)
+        best = tl.maximum(best, -1e30)  # finite, even where a bias excludes the whole part
+        logit -= best[:, None]
         tl.store(log_total_RX + offset, best + tl.log(tl.sum(tl.exp(logit), 1)), mask=rows < rows_in_all)
         below = below_RV + rows[:, None].to(tl.int64) * stride + token[None, :]
         inside = (rows < rows_in_all)[:, None] & (token < stride)[None, :]
@@ -136,30 +136,12 @@ def _best_of_parts(
     # Only the forced token if there is one. Otherwise all tokens are allowed but markers, in the first part, and
     # symbols, of which there are too few for three parts.
     best = tl.where((forced >= 0) & (part != forced // PART)[None, :], float("-inf"), best)
-    below, best_X, in_rows = (
-        below_RV + rows.to(tl.int64)[:, None] * stride,
-        best_RX + rows[:, None] * parts,
-        in_slot[:, None],
-    )
-    at = tl.where(forced >= 0, forced // PART, 0)
+    below, best_X = below_RV + rows.to(tl.int64)[:, None] * stride, best_RX + rows[:, None] * parts
+    in_rows, at = in_slot[:, None], tl.where(forced >= 0, forced // PART, 0)
     best = _best_allowed(
-        best,
-        at,
-        part,
-        below,
-        best_X,
-        in_rows,
-        vocab_size,
-        forced,
-        symbols,
-        missing,
-        PART,
-        PAD,
-        UNK,
-        BOS,
-        EOS,
-        ANY_BUT_END,
-    )
+        best, at, part, below, best_X, in_rows, vocab_size, forced, symbols, missing,
+        PART, PAD, UNK, BOS, EOS, ANY_BUT_END,
+    )  # fmt: skip
     count = tl.load(symbols + 1)
     if count > 0:
         for last in tl.static_range(2):

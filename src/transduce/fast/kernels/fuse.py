@@ -1,8 +1,8 @@
 """Fused modules: the computations of `nn/` in fewer passes over memory, with the same parameters and names.
 
-Vectors go from one fused module to the next as `Branches`: two references to one tensor, one for the sub-layer and one
-for the residual connection around it. As two outputs of one kernel, their gradients come back separately and are added
-inside that kernel's backward pass.
+With post-norm, vectors go from one fused module to the next as two references to one tensor, one for the sub-layer and
+one for the residual connection around it. As two outputs of one kernel, their gradients come back separately and are
+added inside that kernel's backward pass. With pre-norm, they go as `PendingSum`.
 """
 
 from collections.abc import Callable
@@ -103,24 +103,10 @@ class PendingSum:
         normed_ND, sum_ND = AddThenNorm.apply(*terms, norm.weight, shift_D, self.p, norm.eps)
         return normed_ND, sum_ND
 
-    def sum(self) -> Tensor:
-        """The sum itself."""
-        if self.sublayer_PND is None:
-            return self.shortcut_ND
-        sublayer_ND = self.sublayer_PND.sum(0)
-        return self.shortcut_ND + F.dropout(sublayer_ND if self.bias_D is None else sublayer_ND + self.bias_D, self.p)
-
-
-Branches = tuple[Tensor, Tensor] | PendingSum
-
 
 def _branches(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """The two references of a tensor that another module has computed, or those of a fused one."""
     return (x, x) if isinstance(x, Tensor) else x
-
-
-def _vectors(x: Tensor | Branches) -> Tensor:
-    return x.sum() if isinstance(x, PendingSum) else _branches(x)[0]
 
 
 def _terms(sublayer: Tensor) -> Tensor:
@@ -214,7 +200,7 @@ class FusedEmbedding(Embedding):
 
 
 class FusedResidual(Residual):
-    """Bias, dropout, residual connection and norm in one pass (post-norm) or two (pre-norm)."""
+    """Bias, dropout, residual connection and norm in one pass: the norm after it or, with pre-norm, the next one."""
 
     @property
     def adds_bias(self) -> bool:
@@ -256,11 +242,11 @@ class FinalVectors(nn.Identity):
     """The end of a post-norm stack, which already ends in a norm."""
 
     def forward(self, x: Any) -> Tensor:
-        return _vectors(x)
+        return _branches(x)[0]
 
 
 def _final_norm(norm: nn.LayerNorm | nn.RMSNorm, x: Any, plain: Callable[[Tensor], Tensor]) -> Tensor:
-    return x.then_norm(norm)[0] if isinstance(x, PendingSum) else plain(_vectors(x))
+    return x.then_norm(norm)[0] if isinstance(x, PendingSum) else plain(_branches(x)[0])
 
 
 _ATTENTION: dict[type[nn.Module], type[nn.Module]] = {
@@ -273,7 +259,7 @@ _FUSED_PRODUCTS: dict[type[nn.Module], type[nn.Module]] = {
     PackedSelfAttention: RotatedSelfAttention,
 }
 _FUSED_CONNECTIONS: dict[type[nn.Module], type[nn.Module]] = {Embedding: FusedEmbedding, Residual: FusedResidual}
-"""Modules that pass vectors on as `Branches`."""
+"""Modules that pass on two references, or a `PendingSum`."""
 _FINAL_NORMS: dict[type[nn.Module], type[nn.Module]] = {
     LayerNorm: FinalLayerNorm,
     nn.RMSNorm: FinalRMSNorm,

@@ -1,4 +1,7 @@
-"""The end of a pre-norm residual connection and the norm of the next one in one pass over memory, for CUDA."""
+"""A residual connection and the norm after it, or with pre-norm the norm of the next one, in one pass, for CUDA.
+
+Training with post-norm has its own kernel (`add_norm`), which does not keep the sum for anything else.
+"""
 
 from typing import Any
 
@@ -117,11 +120,8 @@ class AddThenNorm(torch.autograd.Function):
         """(N, D), and a sub-layer's output as terms (P, N, D) whose sum it is, to (N, D) and (N, D)."""
         adds, rms, (N, D) = sublayer_PND is not None, shift_D is None, x_ND.shape
         x_ND, terms_PND = x_ND.contiguous(), x_ND[None] if sublayer_PND is None else sublayer_PND.contiguous()
-        sum_ND, y_ND, seeds = (
-            torch.empty_like(x_ND) if adds else x_ND,
-            torch.empty_like(x_ND),
-            draw_seeds(p, x_ND.device),
-        )
+        sum_ND, y_ND = torch.empty_like(x_ND) if adds else x_ND, torch.empty_like(x_ND)
+        seeds = draw_seeds(p, x_ND.device)
         mean_N, scale_N = (torch.empty(N, dtype=torch.float32, device=x_ND.device) for _ in range(2))
         sizes = norm_sizes(D) | ({"ROWS": 1, "num_warps": 4} if N <= _FEW_ROWS else {})
         _forward[(triton.cdiv(N, sizes["ROWS"]),)](
@@ -130,7 +130,7 @@ class AddThenNorm(torch.autograd.Function):
             DROPS=p > 0, RMS=rms, **sizes, **early(x_ND.device),
         )  # fmt: skip
         ctx.save_for_backward(sum_ND, mean_N, scale_N, gain_D, seeds)
-        ctx.adds, ctx.rms, ctx.p, ctx.bias_dtype = adds, rms, p, None if bias_D is None else bias_D.dtype
+        ctx.adds, ctx.has_bias, ctx.rms, ctx.p = adds, bias_D is not None, rms, p
         return y_ND, sum_ND if adds else x_ND.view_as(x_ND)
 
     @staticmethod
@@ -144,13 +144,13 @@ class AddThenNorm(torch.autograd.Function):
         partials_P3D = torch.empty(programs, 3, D, dtype=torch.float32, device=sum_ND.device)
         _backward[(programs,)](
             dy_ND.contiguous(), dsum_ND.contiguous(), sum_ND, mean_N, scale_N, gain_D, seeds, dx_ND, dsublayer_ND,
-            partials_P3D, N, ctx.p, BIAS=ctx.bias_dtype is not None, DROPS=ctx.p > 0, RMS=ctx.rms, **sizes,
+            partials_P3D, N, ctx.p, BIAS=ctx.has_bias, DROPS=ctx.p > 0, RMS=ctx.rms, **sizes,
         )  # fmt: skip
         dgain_D, dshift_D, dbias_D = sum_partials(partials_P3D.flatten(1), gain_D.dtype).split(D)
         return (
             dx_ND,
             dsublayer_ND[None] if ctx.adds else None,
-            None if ctx.bias_dtype is None else dbias_D,
+            dbias_D if ctx.has_bias else None,
             dgain_D,
             None if ctx.rms else dshift_D,
             None,
