@@ -8,12 +8,26 @@ import pytest
 from commands import complaint, copied_until, metrics
 from toy_run import TINY, Pairs, as_sets, write_lines
 
+from transduce.models.folder import load_model, save_model
+
 SETTINGS: dict[str, Any] = TINY | {
     "tokenizer.vocab_size": 520,
     "train.steps": 12,
     "train.save_every": 6,
     "train.log_every": 6,
 }
+
+
+def test_denoising_starts_from_a_translator_with_slots_and_truecasing(
+    transduce: Any, trained: Any, folder: Path, tmp_path: Path
+) -> None:
+    saved = load_model(trained.run / "model")
+    of_pairs = {"augment": {"spans": 0.3}, "truecase": True}
+    save_model(tmp_path / "start", saved.model, saved.tokenizer, saved.facts | of_pairs)
+    words = ["train", "--task", "denoise", "--text", folder / "one.txt", "--start-from", "start", "--out", "run"]
+    sets = {"denoise.kind": "bart", "train.steps": 1, "train.batch_tokens": 256}
+    outcome = transduce(*words, *as_sets(sets), cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
 
 
 @pytest.fixture(scope="module")

@@ -127,7 +127,9 @@ def load_recipe(
         other = [name for name, value in of_style.items() if inherited["model"].get(name, value) != value]
         different = ", ".join(f"model.{name} (there {as_set(inherited['model'][name])})" for name in other)
         require(not other, f"train.start_from: {start} is not of the style {style}: {different}; leave the style out")
-        base = merge({**base, "model": {}}, inherited)
+        reader = READERS[(task or Task).reader]
+        read = {"data": reader.has_sides, "augment": reader.has_translations}
+        base = merge({**base, "model": {}}, {name: x for name, x in inherited.items() if read.get(name, True)})
         changes = add_symbols(changes, inherited)
     of_task = {"task": changes["task"]} if "task" in changes else {}
     # Errors in the file name the file, others the settings.
