@@ -128,8 +128,8 @@ def load_recipe(
         different = ", ".join(f"model.{name} (there {as_set(inherited['model'][name])})" for name in other)
         require(not other, f"train.start_from: {start} is not of the style {style}: {different}; leave the style out")
         reader = READERS[(task or Task).reader]
-        read = {"data": reader.has_sides, "augment": reader.has_translations}
-        base = merge({**base, "model": {}}, {name: x for name, x in inherited.items() if read.get(name, True)})
+        others = [*([] if reader.has_sides else ["data"]), *([] if reader.has_translations else ["augment"])]
+        base = merge({**base, "model": {}}, {name: inherited[name] for name in inherited if name not in others})
         changes = add_symbols(changes, inherited)
     of_task = {"task": changes["task"]} if "task" in changes else {}
     # Errors in the file name the file, others the settings.

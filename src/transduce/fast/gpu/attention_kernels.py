@@ -13,12 +13,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transduce.fast.kernels.common import early, start_next, wait_for_inputs
+from transduce.fast.kernels.common import LOWEST, early, start_next, wait_for_inputs
 
 _FEW_PROGRAMS, _MANY_POSITIONS = 2560, 128
-"""Up to so many programs of self-attention, and with more positions, each loads more positions at once (on an H200)."""
-_LOWEST = tl.constexpr(-1e30)
-"""Below every score, but finite: the difference of two infinities would be NaN."""
+"""Self-attention loads more positions at once with this many programs at most and with more positions (on an H200)."""
 
 
 @triton.jit
@@ -119,7 +117,7 @@ def _attend_cross(
     start_next(EARLY)
     wait_for_inputs(EARLY)
     q = tl.load(q_RHK + rows * q_stride + head * D_K + column_k[None, :], mask=in_slot & in_k[None, :], other=0.0)
-    maximum, total = tl.full((W2,), _LOWEST, tl.float32), tl.zeros((W2,), tl.float32)
+    maximum, total = tl.full((W2,), LOWEST, tl.float32), tl.zeros((W2,), tl.float32)
     o = tl.zeros((W2, D_V2), tl.float32)
     maximum, total, o = _add_tile(q, k, v, inside, scale, maximum, total, o)
     for start in range(BLOCK, length, BLOCK):  # the rows of the slot share one load of its source

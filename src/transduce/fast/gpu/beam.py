@@ -24,7 +24,7 @@ from transduce.tokenizers.tokenizer import BOS, EOS, PAD, UNK
 _PART = 128
 """Tokens in a part of the vocabulary."""
 _TILES = ((64, (64, 4, 4)), (1024, (128, 8, 3)), (1 << 31, (128, 4, 3)))
-"""For up to so many rows: the rows, warps and stages of a tile of logits that are the fastest on an H200."""
+"""The most rows, and the tile of logits that is the fastest with them on an H200: its rows, warps and stages."""
 _FIELDS = 7
 """Numbers of an entry before its forced tokens."""
 

@@ -9,7 +9,7 @@ their part, so that rounding them to half precision changes the best ones least.
 import triton
 import triton.language as tl
 
-from transduce.fast.kernels.common import start_next, wait_for_inputs
+from transduce.fast.kernels.common import LOWEST, start_next, wait_for_inputs
 
 
 @triton.jit
@@ -92,7 +92,7 @@ def project(
         logit = tl.where((token < vocab_size)[None, :], logit, float("-inf"))
         best, offset = tl.max(logit, 1), rows * parts + part
         tl.store(best_RX + offset, best, mask=rows < rows_in_all)
-        best = tl.maximum(best, -1e30)  # finite, even where a bias excludes the whole part
+        best = tl.maximum(best, LOWEST)  # even where a bias excludes the whole part
         logit -= best[:, None]
         tl.store(log_total_RX + offset, best + tl.log(tl.sum(tl.exp(logit), 1)), mask=rows < rows_in_all)
         below = below_RV + rows[:, None].to(tl.int64) * stride + token[None, :]

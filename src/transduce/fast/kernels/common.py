@@ -8,6 +8,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+LOWEST = tl.constexpr(-1e30)
+"""Below every score and logit, but finite: the difference of two infinities would be NaN."""
 _ROWS, _COLUMNS = 128, 16
 
 
